@@ -31,6 +31,7 @@ from pytest_torchprof.testing.workers import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from pytest_torchprof.testing.fixture import Torchprof
 
@@ -198,10 +199,21 @@ def pytest_make_collect_report(
     """Note that a file is skipped, or cannot be collected: tests of it are not gone."""
     report = yield
     if not report.passed and isinstance(collector, pytest.File):
-        from pytest_torchprof.testing.collection import NOT_COLLECTED
+        from pytest_torchprof.testing.left_out import NOT_COLLECTED
 
-        collector.session.stash[NOT_COLLECTED] = True
+        collector.config.stash[NOT_COLLECTED] = True
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Generator[None, bool | None, bool | None]:
+    """Note that tests are left out before they are collected, as by a conftest's ``collect_ignore`` or a plugin."""
+    ignored = yield
+    if ignored:
+        from pytest_torchprof.testing.left_out import note_ignored
+
+        note_ignored(collection_path, config)
+    return ignored
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

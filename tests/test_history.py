@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -21,13 +22,16 @@ from msgspec.structs import replace
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
-from pytest_torchprof.history.record import SUFFIX, Event, encode, read
+from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.history.reading_beside import read_many
+from pytest_torchprof.history.record import SUFFIX, AllTests, Event, encode, read
 from pytest_torchprof.report.result import Outcome
 
 pytestmark = pytest.mark.any_torch
 
 TEST = "test_model.py::test_block"
 FIVE = {"gemm bf16 tn": 4, "softmax": 1}
+EVERYWHERE = AllTests(below=("",))
 SIX = {**FIVE, "pointwise sigmoid": 1}
 MEASURED = "import torch\n@cpu\ndef test_it(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))"
 
@@ -324,7 +328,7 @@ def test_a_test_that_a_run_of_all_tests_no_longer_has_was_removed_and_is_no_gap(
     part = [run_of(at, *([launched(TEST, FIVE), other] if at < 2 else [other])) for at in range(4)]
     (gone, _) = sorted(changes(capsys, write(tmp_path / "part", part))["series"], key=lambda series: series["points"])
     assert (gone["missing"], gone["open_end"], gone["removed_at"]) == (2, True, None)
-    folder = write(tmp_path / "whole", [*part, run_of(4, other, whole=True), run_of(5, other)])
+    folder = write(tmp_path / "whole", [*part, run_of(4, other, all_tests=EVERYWHERE), run_of(5, other)])
     (gone, stays) = sorted(changes(capsys, folder, "--fail-on=counts")["series"], key=lambda series: series["points"])
     assert (gone["missing"], gone["open_end"], gone["removed_at"]) == (2, False, sha(4))
     assert (stays["missing"], stays["removed_at"]) == (0, None)
@@ -337,11 +341,17 @@ def test_a_test_that_a_run_of_all_tests_no_longer_has_was_removed_and_is_no_gap(
 @pytest.mark.parametrize(
     "run",
     [
-        pytest.param(run_of(4, launched("t", FIVE), whole=True, complete=False), id="stopped"),
-        pytest.param(run_of(4, launched(TEST, None), whole=True), id="not measured"),
-        pytest.param(run_of(4, launched(TEST, FIVE, rank=0, ranks=2), whole=True), id="another rank is there"),
-        pytest.param(run_of(4, launched("t", FIVE), whole=True, folder="other"), id="of another folder"),
-        pytest.param(run_of(4, launched("t", FIVE), whole=False), id="of a part"),
+        pytest.param(run_of(4, launched("t", FIVE), all_tests=EVERYWHERE, complete=False), id="stopped"),
+        pytest.param(run_of(4, launched(TEST, None), all_tests=EVERYWHERE), id="not measured"),
+        pytest.param(
+            run_of(4, launched(TEST, FIVE, rank=0, ranks=2), all_tests=EVERYWHERE), id="another rank is there"
+        ),
+        pytest.param(run_of(4, launched("t", FIVE), all_tests=EVERYWHERE, folder="other"), id="of another folder"),
+        pytest.param(run_of(4, launched("t", FIVE)), id="of a part"),
+        pytest.param(run_of(4, launched("t", FIVE), all_tests=AllTests(below=("",), unmeasured=(TEST,))), id="skipped"),
+        pytest.param(
+            run_of(4, launched("t", FIVE), all_tests=AllTests(below=("test_m", "test"))), id="of other folders"
+        ),
     ],
 )
 def test_what_may_still_be_there_is_not_called_removed(tmp_path, capsys, run):
@@ -350,30 +360,109 @@ def test_what_may_still_be_there_is_not_called_removed(tmp_path, capsys, run):
     assert {series["removed_at"] for series in changes(capsys, folder)["series"]} == {None}
 
 
+def test_a_run_without_the_rules_of_a_suite_misses_no_test_that_these_have_measured(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE), suite=True) for at in range(3)]
+    without = run_of(3, launched("t", FIVE), all_tests=EVERYWHERE)
+    told = changes(capsys, write(tmp_path, [*runs, without]))
+    assert {series["removed_at"] for series in told["series"]} == {None}
+    told = changes(capsys, write(tmp_path, [run_of(4, launched("t", FIVE), all_tests=EVERYWHERE, suite=True)]))
+    assert {series["removed_at"] for series in told["series"]} == {None, sha(4)}
+
+
 def test_the_projects_of_one_repository_do_not_miss_each_others_tests(tmp_path, capsys):
     runs = [run_of(at, launched(TEST, FIVE), folder=folder) for at in range(4) for folder in ("a", "b")]
     assert {series["missing"] for series in changes(capsys, write(tmp_path, runs))["series"]} == {0}
 
 
 @pytest.mark.parametrize(
-    ("words", "whole"),
+    ("words", "below"),
     [
-        ([], True),
-        (["."], True),
-        (["-n2"], True),
-        (["-k", "it"], False),
-        (["-m", "torchprof"], False),
-        (["test_it.py"], False),
-        (["--ignore=test_other.py"], False),
-        (["-n2", "-k", "it"], False),
-        (["--deselect=test_it.py::test_plain"], False),
+        ([], ("",)),
+        (["."], ("",)),
+        (["-n2"], ("",)),
+        (["-k", "it"], None),
+        (["-m", "torchprof"], None),
+        (["test_it.py"], None),
+        (["--ignore=test_other.py"], None),
+        (["-n2", "-k", "it"], None),
+        (["--deselect=test_it.py::test_plain"], None),
+        (["-o", "testpaths=test_it.py"], ("test_it.py",)),
     ],
 )
-def test_a_record_says_whether_all_tests_of_the_project_were_selected(run_tests, pytester, words, whole):
+def test_a_record_says_where_all_tests_of_the_project_were_selected(run_tests, pytester, words, below):
     pytester.makepyfile(test_other="def test_another(): pass")
     run_tests(MEASURED + "\ndef test_plain(): pass", "--torchprof-history=history", *words)
     (record,) = records("history")
-    assert record.whole is whole
+    assert record.all_tests == (None if below is None else AllTests(below=below))
+
+
+@pytest.mark.parametrize("words", [[], ["-n2"]])
+def test_a_test_that_left_no_measurement_is_named_so_that_nobody_takes_it_for_gone(run_tests, words):
+    tests = """
+        import os, pytest, torch
+
+        def measured(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))
+
+        @pytest.fixture
+        def broken(): raise RuntimeError
+
+        @cpu
+        def test_measured(): measured()
+
+        @pytest.mark.skip
+        @cpu
+        def test_skipped(): measured()
+
+        @pytest.mark.xfail(run=False)
+        @cpu
+        def test_not_run(): measured()
+
+        @cpu
+        def test_without_its_fixture(broken): measured()
+
+        def test_that_fails_first(torchprof): assert False
+
+        @cpu
+        def test_that_ends_its_worker(pytestconfig):
+            if hasattr(pytestconfig, "workerinput"): os._exit(1)
+            measured()
+
+        def test_plain(): pass
+    """
+    run_tests(textwrap.dedent(tests), "--torchprof-history=history", *words)
+    (record,) = records("history")
+    nothing = {"test_skipped", "test_not_run", "test_without_its_fixture", "test_that_fails_first"}
+    measured = {row.test.partition("::")[2] for row in record.measurements}
+    assert {test.partition("::")[2] for test in record.all_tests.unmeasured} == {
+        *nothing,
+        *({"test_measured", "test_that_ends_its_worker"} - measured),
+    }
+    assert ("test_that_ends_its_worker" in measured) is (words == [])
+
+
+@pytest.mark.parametrize(
+    "conftest",
+    [
+        "collect_ignore = ['test_other.py']",
+        "collect_ignore = ['folder']",
+        "def pytest_ignore_collect(collection_path): return True if collection_path.name == 'test_other.py' else None",
+        "def pytest_collection_modifyitems(items): items[:] = [item for item in items if item.name == 'test_it']",
+    ],
+)
+def test_what_a_conftest_leaves_out_may_still_be_there(run_tests, pytester, conftest):
+    pytester.makepyfile(**{"test_other": "def test_another(): pass", "folder/test_more": "def test_more(): pass"})
+    pytester.makeconftest(conftest)
+    run_tests(MEASURED, "--torchprof-history=history")
+    (record,) = records("history")
+    assert record.all_tests is None
+
+
+def test_what_no_test_is_expected_in_is_ignored_and_leaves_none_out(run_tests, pytester):
+    pytester.makepyfile(**{"setup": "", ".hidden/test_no": "", "venv/test_no": "", "build/test_no": ""})
+    pytester.makeconftest("collect_ignore = ['setup.py']")
+    run_tests(MEASURED, "--torchprof-history=history")
+    (record,) = records("history")
+    assert record.all_tests == EVERYWHERE
 
 
 def test_where_a_file_is_skipped_or_cannot_be_collected_nobody_knows_all_tests(run_tests, pytester):
@@ -381,7 +470,20 @@ def test_where_a_file_is_skipped_or_cannot_be_collected_nobody_knows_all_tests(r
     run_tests(MEASURED, "--torchprof-history=history")
     pytester.makepyfile(test_other="raise RuntimeError")
     run_tests(MEASURED, "--torchprof-history=history", "--continue-on-collection-errors")
-    assert [record.whole for record in records("history")] == [False, False]
+    assert [record.all_tests for record in records("history")] == [None, None]
+
+
+def test_a_long_history_is_read_to_its_end_where_the_processes_that_read_it_are_ended():
+    def until_killed(packed):
+        for number, own in enumerate(packed):
+            if number == 300:
+                for process in multiprocessing.active_children():
+                    process.kill()
+            yield own
+
+    packed = [(str(number), encode(run_of(number, launched(TEST, FIVE)))) for number in range(1000)]
+    alone = [run.uuid for run in RunReader().read(packed)]
+    assert [run.uuid for run in read_many(RunReader(), until_killed(packed))] == alone
 
 
 def test_dirty_runs_and_pull_requests_are_never_points(tmp_path, capsys):
@@ -504,6 +606,9 @@ def test_fail_on_counts_tells_changes_that_hold_from_none_and_from_what_cannot_b
     changes(capsys, write(tmp_path / "a", steady), "--fail-on=counts", status=0)
     changes(capsys, write(tmp_path / "b", [*steady, run_of(3, launched(TEST, SIX))]), "--fail-on=counts", status=1)
     changes(capsys, write(tmp_path / "c", [*steady, run_of(3, launched(TEST, None))]), "--fail-on=counts", status=3)
+    damaged, changed = write(tmp_path / "damaged", steady), run_of(3, launched(TEST, SIX))
+    (damaged / f"{changed.uuid}{SUFFIX}").write_bytes(encode(changed)[:-9])
+    changes(capsys, damaged, "--fail-on=counts", status=3)
     back = [run_of(3, launched(TEST, SIX)), run_of(4, launched(TEST, FIVE)), run_of(5, launched(TEST, FIVE))]
     late = "--since=2026-01-04"
     changes(capsys, write(tmp_path / "d", [*steady, back[0]]), "--fail-on=counts", late, status=1)

@@ -24,7 +24,7 @@ from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import main
 from pytest_torchprof.history.local_disk import network_file_system
 from pytest_torchprof.history.notes import Note, NoteKind
-from pytest_torchprof.history.record import SUFFIX, BadRecord, Event, RunRecord, VaryingRecord, encode
+from pytest_torchprof.history.record import SUFFIX, AllTests, BadRecord, Event, RunRecord, VaryingRecord, encode
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import where_of
@@ -578,6 +578,19 @@ def test_a_record_that_was_damaged_in_a_database_is_named_and_left_out(database,
     assert len(rows(database)["run"]) == 2
 
 
+def test_a_record_whose_digest_another_version_has_made_is_known_all_the_same(database):
+    """A version that knows more of a run writes the same record in another form."""
+    from pytest_torchprof.history.sql.schema import RECORD
+
+    run = run_of(0, launched(TEST, FIVE))
+    fill(database, [run])
+    with connected(database) as connection:
+        connection.execute(RECORD.update().values(digest="0" * 64))
+    assert not store(database).add(run)
+    with pytest.raises(BadRecord, match="another record of the same id"):
+        store(database).add(replace(run, version="2.0"))
+
+
 @pytest.mark.parametrize("command", ["upgrade", "rebuild"])
 @pytest.mark.parametrize("kind", ["folder", "memory"])
 def test_what_has_no_tables_says_so(store_of, kind, command, capsys):
@@ -860,7 +873,7 @@ def many_sided(tests, commits, seed):
                 *measured,
                 varying=tuple(untimed),
                 environment=UPGRADED if commit > commits * 2 // 3 else H100,
-                whole=commit == commits - 1,
+                all_tests=AllTests(below=("",), unmeasured=("test_m.py::test_3",)) if commit == commits - 1 else None,
                 dirty=chosen.random() < 0.05,
             )
             runs.append(replace(run, uuid=f"{len(runs):032x}"))

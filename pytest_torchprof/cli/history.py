@@ -180,7 +180,7 @@ def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[H
     if any(holds for holds, _ in states):
         return CHANGED
     unsure = any(state is State.UNSTEADY for _, state in states) or any(series.open_end for series in all_series)
-    return UNKNOWN if unsure or branch.ordered_by is OrderedBy.DATES else DONE
+    return UNKNOWN if unsure or _is_unsure(branch) else DONE
 
 
 def _time_status(
@@ -190,7 +190,11 @@ def _time_status(
         return CHANGED
     shown = any(times.smallest is not None for times in judged)
     sure = shown and not any(series.open_end for series in all_series)
-    return DONE if sure and branch.ordered_by is not OrderedBy.DATES else UNKNOWN
+    return UNKNOWN if not sure or _is_unsure(branch) else DONE
+
+
+def _is_unsure(branch: BranchRuns) -> bool:
+    return branch.ordered_by is OrderedBy.DATES or branch.refused > 0
 
 
 def _is_since(point: Point, since: datetime | None) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.cli import UsageError
@@ -64,10 +65,11 @@ def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
     store = store_that_is_there(arguments.store)
     repository = None if arguments.git is None else Repository.around(arguments.git)
     reader = RunReader()
-    runs = believed(read_many(reader, store.packed()))
+    refused: list[BadRecord] = []
+    runs = believed(read_many(reader, store.packed()), refused)
     notes = notes_by_subject(believed(store.notes()))
     branch = branch_runs(runs, reader.kernels, arguments.branch, repository, notes)
-    return branch, series_of(branch)
+    return replace(branch, refused=len(refused)), series_of(branch)
 
 
 class TestRead(Struct, frozen=True, kw_only=True):
@@ -146,9 +148,9 @@ def store_that_is_there(where: Where) -> Store:
     return store
 
 
-def believed(records: Iterable[Read | BadRecord]) -> Iterator[Read]:
-    """Yield what can be believed, and name on standard error what cannot."""
-    bad: list[BadRecord] = []
+def believed(records: Iterable[Read | BadRecord], refused: list[BadRecord] | None = None) -> Iterator[Read]:
+    """Yield what can be believed, and name on standard error what cannot, which is added to ``refused``."""
+    bad = [] if refused is None else refused
     for record in records:
         if isinstance(record, BadRecord):
             bad.append(record)

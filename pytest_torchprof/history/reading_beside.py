@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from concurrent.futures import BrokenExecutor
+from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from pytest_torchprof.history.reading import RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
 
     from pytest_torchprof.history.reading import HistoryRun, Packed, ReadPart
     from pytest_torchprof.history.record import BadRecord
@@ -41,9 +42,9 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
 
     # No fork: the libraries of object stores and databases may have threads.
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:
-        waiting: deque[tuple[list[Packed], Future[ReadPart]]] = deque()
+        waiting: deque[tuple[list[Packed], Future[ReadPart] | None]] = deque()
         while part := [*islice(records, _IN_A_PART)]:
-            waiting.append((part, pool.submit(read_part, part)))
+            waiting.append((part, _given(pool, part)))
             if len(waiting) > _AHEAD:
                 yield _part_of(*waiting.popleft())
         while waiting:
@@ -55,12 +56,20 @@ def read_part(packed: Iterable[Packed]) -> ReadPart:
     return RunReader().read_part(packed)
 
 
-def _part_of(packed: Iterable[Packed], reading: Future[ReadPart]) -> ReadPart:
+def _given(pool: Executor, part: list[Packed]) -> Future[ReadPart] | None:
+    """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
-        return reading.result()
+        return pool.submit(read_part, part)
     except BrokenExecutor:
-        # Somebody has ended the process, as a system does that is short of memory.
-        return read_part(packed)
+        return None
+
+
+def _part_of(packed: Iterable[Packed], reading: Future[ReadPart] | None) -> ReadPart:
+    if reading is not None:
+        # Somebody may have ended the process, as a system does that is short of memory.
+        with suppress(BrokenExecutor):
+            return reading.result()
+    return read_part(packed)
 
 
 def _begin() -> None:

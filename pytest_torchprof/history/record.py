@@ -145,6 +145,20 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the GPU's units were sampled too, at locked clocks."""
 
 
+class AllTests(Struct, frozen=True, kw_only=True):
+    """What a run that left no test out tells of the project's tests: any other one is gone."""
+
+    below: tuple[str, ...]
+    """The folders and files of which all tests were selected, as node ids name them; "" is the root directory."""
+    unmeasured: tuple[str, ...] = ()
+    """The tests that were to be measured and left nothing behind: skipped, or failed too early."""
+
+    def covers(self, test: str) -> bool:
+        """Return whether a test stands where all were selected."""
+        file = test.partition("::")[0]
+        return any(own in ("", file) or file.startswith(f"{own}/") for own in self.below)
+
+
 class RunHead(Struct, frozen=True, kw_only=True):
     """The run itself: its time, its commit, its machine."""
 
@@ -156,8 +170,10 @@ class RunHead(Struct, frozen=True, kw_only=True):
     ended: Moment
     complete: bool
     """Whether all selected tests ran: nobody stopped it."""
-    whole: bool | None = None
-    """Whether all tests that the project has were selected; None where that is not known, as to earlier versions."""
+    all_tests: AllTests | None = None
+    """None if tests may have been left out, or if that is not known, as to earlier versions."""
+    suite: bool = False
+    """Whether rules of a suite measured tests that do not ask for it themselves."""
     event: Event
     ci: CiJob | None = None
     commit: CommitRecord | None = None

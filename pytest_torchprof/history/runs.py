@@ -63,6 +63,8 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     """How many runs are no points of it, by the reason."""
     notes: Notes = Notes()
     """What people have said of the history."""
+    refused: int = 0
+    """How many records cannot be believed: nobody knows what these runs measured, nor at which commit."""
 
     def between(self, before: str, after: str) -> tuple[str, ...] | None:
         """Return the commits after one up to another, oldest first; None where dates alone order them."""

@@ -140,11 +140,12 @@ def series_of(branch: BranchRuns) -> list[Series]:
         drafts.add(index, run)
         for hardware in {hardware_of(environment) for environment in run.environments}:
             on.setdefault((_folder(run), hardware), []).append(index)
+    lacking = _Lacking(branch)
     newest: dict[tuple[str, str], int] = {}
     for key, draft in drafts.by_key.items():
         newest[key.folder, key.test] = max(newest.get((key.folder, key.test), -1), draft.newest)
     made = [
-        draft.series(key, branch, on.get((key.folder, key.hardware), []), newest[key.folder, key.test])
+        draft.series(key, lacking, on.get((key.folder, key.hardware), []), newest[key.folder, key.test])
         for key, draft in drafts.by_key.items()
     ]
     return sorted(made, key=lambda series: series.key.in_order)
@@ -247,6 +248,27 @@ def _folder(run: HistoryRun) -> str:
     return "" if run.commit is None else run.commit.folder
 
 
+class _Lacking:
+    """Which runs show that the project has a test no more."""
+
+    def __init__(self, branch: BranchRuns) -> None:
+        self.branch = branch
+        self._unmeasured: dict[tuple[str, ...], frozenset[str]] = {}
+
+    def of(self, index: int, test: str, newest: int) -> bool:
+        """Return whether a run shows that a test is gone, which the run ``newest`` had.
+
+        None of a part of the tests does, and none without the rules of a suite where these may have measured it.
+        """
+        run = self.branch.runs[index]
+        if not run.complete or run.all_tests is None or (self.branch.runs[newest].suite and not run.suite):
+            return False
+        names = run.all_tests.unmeasured
+        if names not in self._unmeasured:
+            self._unmeasured[names] = frozenset([*names, *map(self.branch.notes.name_now, names)])
+        return run.all_tests.covers(test) and test not in self._unmeasured[names]
+
+
 class _Draft(Struct):
     """A series that is being put together."""
 
@@ -267,21 +289,19 @@ class _Draft(Struct):
         judged = max((track.stretches[-1].indices[-1] for track in self.tracks.values()), default=-1)
         return max(judged, *(gap.indices[-1] for gap in self.gaps), -1)
 
-    def series(self, key: SeriesKey, branch: BranchRuns, on: list[int], newest: int) -> Series:
+    def series(self, key: SeriesKey, lacking: _Lacking, on: list[int], newest: int) -> Series:
         """Return it.
 
         ``on``: the runs on its hardware. ``newest``: the newest run that has its test, under any label and rank.
         """
+        branch = lacking.branch
         stretches = tuple(stretch for track in self.tracks.values() for stretch in track.stretches)
         first = min((stretch.indices[0] for stretch in stretches), default=len(branch.runs))
         last = max((stretch.indices[-1] for stretch in stretches), default=-1)
         seen = {index for stretch in stretches for index in stretch.indices}
         seen |= {index for gap in self.gaps for index in gap.indices}
         later = on[bisect_left(on, first) :]
-        # Of a run of a part of the tests nobody knows whether the others are there.
-        without = next(
-            (at for at in later if at > newest and branch.runs[at].complete and branch.runs[at].whole), len(branch.runs)
-        )
+        without = next((at for at in later if at > newest and lacking.of(at, key.test, newest)), len(branch.runs))
         later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
         for gap in self.gaps:

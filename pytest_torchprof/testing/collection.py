@@ -24,6 +24,8 @@ from pytest_torchprof.report import reporters
 from pytest_torchprof.testing import STATE, is_ours
 from pytest_torchprof.testing.baseline_files import BaselineFiles
 from pytest_torchprof.testing.brought import brought, checked_reporters
+from pytest_torchprof.testing.handed_over import Selection
+from pytest_torchprof.testing.left_out import NOT_COLLECTED
 from pytest_torchprof.testing.options import (
     MARKER_OPTIONS,
     BaselineMode,
@@ -132,7 +134,9 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
         folders = [path if path.is_dir() else path.parent / FOLDER for path in named]
         session = collected[0].session
         state.baselines.note_collected(_whole_files(session, collected), folders)
-        state.note_selection(whole=len(items) == len(collected) and _is_whole(session))
+        if state.options.keeps_results and len(items) == len(collected) and (below := _whole_below(session)):
+            tests = tuple(nodeid_of(item) for item in items if is_ours(item))
+            state.note_selection(Selection(below=below, tests=tests))
     ours = [item for item in items if is_ours(item)]
     with capture.looking_without_use():
         _read_all(ours, state)
@@ -185,24 +189,26 @@ def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
     return coded(f"would be measured on the cpu ({lack})", Code.NO_GPU)
 
 
-NOT_COLLECTED: pytest.StashKey[bool] = pytest.StashKey()
-"""That a file could not be collected, or was skipped as a whole."""
 _LEAVING_OUT: Final = ("lf", "ignore", "ignore_glob", "stepwise")
 """The options of pytest by which files or tests are left out while it collects."""
 
 
-def _is_whole(session: pytest.Session) -> bool:
-    """Return whether all files of the project were collected."""
+def _whole_below(session: pytest.Session) -> tuple[str, ...]:
+    """Return the folders and files of the project in which all tests were collected; none if it was given a part."""
     config = session.config
     if (
         session.testsfailed
-        or NOT_COLLECTED in session.stash
+        or NOT_COLLECTED in config.stash
         or any(config.getoption(name, None) for name in _LEAVING_OUT)
     ):
-        return False
+        return ()
+    root = config.rootpath.resolve()
     given = {Path(config.invocation_params.dir, arg).resolve() for arg in config.args}
-    usual = {Path(config.rootpath, path).resolve() for path in config.getini("testpaths")}
-    return config.rootpath.resolve() in given or bool(usual and usual <= given)
+    if root in given:
+        return ("",)
+    usual = {Path(root, path).resolve() for path in config.getini("testpaths")}
+    names = (path.relative_to(root).as_posix() for path in usual if path.is_relative_to(root))
+    return tuple(sorted(names)) if usual <= given else ()
 
 
 def _whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> dict[Path, list[str]]:

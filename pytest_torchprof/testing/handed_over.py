@@ -29,6 +29,15 @@ class HandedBaselines(Struct, frozen=True, kw_only=True):
     """The former names that new tests may have had, by label."""
 
 
+class Selection(Struct, frozen=True, kw_only=True):
+    """The tests that were selected in a run that leaves none out."""
+
+    below: tuple[str, ...]
+    """The folders and files in which all were, as node ids name them; "" is the root directory."""
+    tests: tuple[str, ...]
+    """The ids of those that are to be measured."""
+
+
 class ProcessResults(Struct, frozen=True, kw_only=True):
     """Everything that the process hands over."""
 
@@ -44,8 +53,8 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     """A GPU was required, and a selected test could not be measured on one."""
     suite_seen: SuiteSeen | None = None
     """What it saw of the suite's rules when it collected the tests."""
-    whole: bool | None = None
-    """Whether it has collected all tests that the project has; None for one that was given its tests."""
+    selection: Selection | None = None
+    """All tests that the project has; None where some may have been left out, or where it was given its tests."""
     slow_export: bool = False
     """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
 

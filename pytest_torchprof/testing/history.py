@@ -13,7 +13,7 @@ import pytest
 from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
-from pytest_torchprof.history.record import BadRecord, RunRecord, as_written
+from pytest_torchprof.history.record import AllTests, BadRecord, RunRecord, as_written
 from pytest_torchprof.history.results import with_results
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
@@ -86,7 +86,8 @@ def run_record(state: RunState, session: pytest.Session) -> RunRecord:
         began=state.began,
         ended=datetime.now(UTC),
         complete=not stopped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
-        whole=state.whole,
+        all_tests=_all_tests(state),
+        suite=state.options.suite is not None,
         event=event,
         ci=job,
         commit=commit_record(state.options.rootdir, os.environ, apart=_own_files(state.options)),
@@ -98,6 +99,14 @@ def run_record(state: RunState, session: pytest.Session) -> RunRecord:
         launched=launched,
     )
     return with_results(record, state.run_results)
+
+
+def _all_tests(state: RunState) -> AllTests | None:
+    if state.selection is None:
+        return None
+    measured = {result.nodeid for result in state.recorded}
+    unmeasured = tuple(test for test in state.selection.tests if test not in measured)
+    return AllTests(below=state.selection.below, unmeasured=unmeasured)
 
 
 def _own_files(options: RunOptions) -> tuple[Path, ...]:

@@ -14,7 +14,7 @@ from pytest_torchprof.capture import Coordination
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import RunResults, UnusedEntries
 from pytest_torchprof.report.result import BaselineState, Outcome, Result
-from pytest_torchprof.testing.handed_over import ProcessResults
+from pytest_torchprof.testing.handed_over import ProcessResults, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,8 +62,8 @@ class RunState:
     """Problems at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
-    whole: bool | None = None
-    """Whether all tests that the project has were selected; None as long as none were collected."""
+    selection: Selection | None = None
+    """All tests that the project has; None where some may have been left out, and as long as none were collected."""
     slow_export: bool = False
     """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
     arm: Callable[[], None] = lambda: None
@@ -121,9 +121,9 @@ class RunState:
         """Take what was seen of the suite's rules when the tests were collected."""
         self.suite_seen = seen
 
-    def note_selection(self, *, whole: bool) -> None:
-        """Note whether all tests that the project has were selected, as each process has collected them."""
-        self.whole = whole and self.whole is not False
+    def note_selection(self, selection: Selection) -> None:
+        """Take all tests that the project has, of which a run leaves none out."""
+        self.selection = selection
 
     def note_slow_export(self) -> None:
         """Take note that torch cannot be asked for the file alone."""
@@ -261,13 +261,13 @@ class RunState:
             problems=tuple(self.problems),
             lacks_gpu=self.lacks_gpu,
             suite_seen=self.suite_seen,
-            whole=self.whole,
+            selection=self.selection,
             slow_export=self.slow_export,
         )
 
     def taken(self) -> ProcessResults:
         """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
-        handed = self.handed_over()
+        handed = replace(self.handed_over(), selection=None)
         self.baselines.begin_anew()
         for collection in (self.results, self.of_ranks, self.tests, self.replayed, self.problems):
             collection.clear()
@@ -291,8 +291,7 @@ class RunState:
         self.problems.extend(other.problems)
         self.lacks_gpu |= other.lacks_gpu
         self.suite_seen = self.suite_seen or other.suite_seen
-        if other.whole is not None:
-            self.note_selection(whole=other.whole)
+        self.selection = self.selection or other.selection
         self.slow_export |= other.slow_export
 
 
