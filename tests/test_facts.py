@@ -61,7 +61,7 @@ FOREIGN = {
     "doctor/machine.py": ("Python's message of a missing module", "of_torch"),
     "findings/compiling.py": ("names of Inductor's ranges", "_backward_not_compiled"),
     "findings/finding.py": ("what users write as a threshold", "with_thresholds"),
-    "remote/addresses.py": ("addresses", "is_remote without_local_protocol"),
+    "system/remote/addresses.py": ("addresses", "is_remote without_local_protocol"),
     "history/local_disk.py": ("lines of /proc/mounts", "network_file_system"),
     "history/since.py": ("what users write as a condition", "read_condition"),
     "history/where.py": ("addresses that users write", "where_of"),

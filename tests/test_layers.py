@@ -17,9 +17,9 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-system, text
+text
 reasons
-remote
+system
 devices
 trace
 kernels
@@ -47,7 +47,7 @@ OUTSIDE = {
     "tabulate": {"text"},
     "alembic": {"history"},
     "distributed": {"fleet"},
-    "fsspec": {"remote"},
+    "fsspec": {"system"},
     "sqlalchemy": {"history"},
 }
 

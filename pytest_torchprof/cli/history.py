@@ -33,7 +33,7 @@ from pytest_torchprof.history.texts import census_lines, event_lines, heading_li
 from pytest_torchprof.history.time_texts import time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
-from pytest_torchprof.remote.addresses import protocol_of
+from pytest_torchprof.system.remote.addresses import protocol_of
 from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
 

@@ -13,10 +13,10 @@ from pytest_torchprof.fleet.sources import Listed, is_as_listed
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.recording.bounds import UNPACKED
-from pytest_torchprof.remote.addresses import reason_without_secrets
-from pytest_torchprof.remote.files import fetch, reading
-from pytest_torchprof.remote.patience import is_final, is_missing, patiently
 from pytest_torchprof.system.archives import DAMAGED
+from pytest_torchprof.system.remote.addresses import reason_without_secrets
+from pytest_torchprof.system.remote.files import fetch, reading
+from pytest_torchprof.system.remote.patience import is_final, is_missing, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from pytest_torchprof.fleet.remote import refuse_unreachable
 from pytest_torchprof.history.where import OBJECT_STORES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import protocol_of
-from pytest_torchprof.remote.files import TRIES
-from pytest_torchprof.remote.guarding import guarded
-from pytest_torchprof.remote.patience import is_missing, patiently
+from pytest_torchprof.system.remote.addresses import protocol_of
+from pytest_torchprof.system.remote.files import TRIES
+from pytest_torchprof.system.remote.guarding import guarded
+from pytest_torchprof.system.remote.patience import is_missing, patiently
 from pytest_torchprof.text import enumerated, without_passwords
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Bucket(Struct, frozen=True):
         self._asked("cannot be written", written)
 
     def _opened(self, name: str) -> tuple[Any, str]:
-        from pytest_torchprof.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
+        from pytest_torchprof.system.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
 
         return opened(f"{self.address}/{name}", tries=TRIES)
 

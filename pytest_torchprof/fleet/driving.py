@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytest_torchprof.fleet.judging import Hindrance, Trouble, encoded, is_quarantined, quarantined
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.reasons.fleet import JudgingFailed
-from pytest_torchprof.remote.patience import pause_s
+from pytest_torchprof.system.remote.patience import pause_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

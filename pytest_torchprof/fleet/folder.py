@@ -26,8 +26,8 @@ from pytest_torchprof.fleet.sources import Listed, from_root
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import is_remote, without_local_protocol
 from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.system.remote.addresses import is_remote, without_local_protocol
 from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:

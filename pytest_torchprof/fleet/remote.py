@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import MODULES, protocol_of, why_not_installed
-from pytest_torchprof.remote.files import file_at
-from pytest_torchprof.remote.guarding import guarded
-from pytest_torchprof.remote.patience import is_missing, patiently
+from pytest_torchprof.system.remote.addresses import MODULES, protocol_of, why_not_installed
+from pytest_torchprof.system.remote.files import file_at
+from pytest_torchprof.system.remote.guarding import guarded
+from pytest_torchprof.system.remote.patience import is_missing, patiently
 from pytest_torchprof.text import without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_torchprof.remote.files import RemoteFile
+    from pytest_torchprof.system.remote.files import RemoteFile
 
 _Answer = TypeVar("_Answer")
 _AT_ONCE: Final = 16

@@ -18,15 +18,15 @@ from pytest_torchprof.profiles import ENDINGS, traces_in
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name, stacks_name
-from pytest_torchprof.remote.addresses import is_remote, protocol_of, without_local_protocol
-from pytest_torchprof.remote.files import bare_version, file_at, files_at, read_at, reading
 from pytest_torchprof.system.archives import DAMAGED
+from pytest_torchprof.system.remote.addresses import is_remote, protocol_of, without_local_protocol
+from pytest_torchprof.system.remote.files import bare_version, file_at, files_at, read_at, reading
 from pytest_torchprof.text import without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.remote.files import RemoteFile
+    from pytest_torchprof.system.remote.files import RemoteFile
 
 ARCHIVE: Final = ".zip"
 MANIFEST: Final = ".jsonl"

@@ -13,7 +13,7 @@ from pytest_torchprof.fleet.at_hand import fetch_to, is_same
 from pytest_torchprof.fleet.judging import Answers, FileTask, Tasks, encoded, quarantined
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.fleet import ChangedSinceListed
-from pytest_torchprof.remote.addresses import protocol_of
+from pytest_torchprof.system.remote.addresses import protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

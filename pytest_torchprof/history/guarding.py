@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.history.store import StoreUnusable
-from pytest_torchprof.remote.guarding import guarded
+from pytest_torchprof.system.remote.guarding import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode, encode
 from pytest_torchprof.history.store import another_of_the_same_id
-from pytest_torchprof.remote.addresses import reason_without_secrets
-from pytest_torchprof.remote.opening import opened
+from pytest_torchprof.system.remote.addresses import reason_without_secrets
+from pytest_torchprof.system.remote.opening import opened
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable

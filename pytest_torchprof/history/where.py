@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pytest_torchprof.history.local_disk import network_file_system
 from pytest_torchprof.history.store import StoreUnusable
-from pytest_torchprof.remote.addresses import why_not_installed
+from pytest_torchprof.system.remote.addresses import why_not_installed
 from pytest_torchprof.text import enumerated, without_passwords
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The operating system's part: files that appear whole, processes that end."""
+"""What lies outside of Python: files that appear whole, processes that end, files behind addresses."""

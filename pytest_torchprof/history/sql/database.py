@@ -37,7 +37,7 @@ from pytest_torchprof.history.sql.schema import (
 )
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.history.where import StoreKind
-from pytest_torchprof.remote.addresses import reason_without_secrets
+from pytest_torchprof.system.remote.addresses import reason_without_secrets
 from pytest_torchprof.text import quoted
 
 if TYPE_CHECKING:

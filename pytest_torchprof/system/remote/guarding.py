@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import reason_without_secrets
+from pytest_torchprof.system.remote.addresses import reason_without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

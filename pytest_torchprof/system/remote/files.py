@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pytest_torchprof.remote.addresses import protocol_of
-from pytest_torchprof.remote.patience import is_missing, patiently
+from pytest_torchprof.system.remote.addresses import protocol_of
+from pytest_torchprof.system.remote.patience import is_missing, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ def bare_version(version: str) -> str:
 
 
 def _opened(address: str) -> tuple[Any, str]:
-    from pytest_torchprof.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
+    from pytest_torchprof.system.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
 
     return opened(address, tries=TRIES)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from fsspec import url_to_fs
 from fsspec.config import conf
 
-from pytest_torchprof.remote.addresses import protocol_of
+from pytest_torchprof.system.remote.addresses import protocol_of
 
 _S3: Final = "s3"
 
