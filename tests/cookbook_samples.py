@@ -110,7 +110,7 @@ def said_by_us(text: str) -> list[str]:
 
     Those that name the recordings are left out, whose folder is gone.
     """
-    lines = [line for line in text.splitlines() if not re.match(r"(E +)?  (recording|with lines): ", line)]
+    lines = [line for line in text.splitlines() if not re.match(r"(E +)?  (recording|with source lines): ", line)]
     marked = [line[1:] for line in lines if line.startswith("E ")]
     return textwrap.dedent("\n".join(marked or lines)).splitlines()
 

@@ -139,7 +139,7 @@ def test_what_fails_heads_a_comparison_and_what_varies_ends_it_in_one_line():
     assert rest[:2] == ("  memsets 2 -> 1", "  the test was edited after its baseline was recorded (stale)")
     (line,) = rest[2:]
     assert line == (
-        "  not gated (fails nothing): busy 1.56 s -> 290 us; CPU time 100 us -> 900 us; "
+        "  for information, not gated: busy 1.56 s -> 290 us; CPU time 100 us -> 900 us; "
         "where the time is, by family: gemm 1.50 s -> 280 us (the same GEMM bf16)"
     )
 
@@ -262,7 +262,7 @@ def test_times_alone_change_nothing_but_are_shown_with_their_direction():
     assert comparison.verdict == "same"
     assert [change.direction for change in comparison.changes] == ["worse", "worse", "better", "worse"]
     words = ("busy 10.0 us -> 30.0 us", "peak memory 1000 B -> 4.88 KiB", "utilization 0.50 -> 0.90")
-    assert comparison.lines == (f"  not gated (fails nothing): {'; '.join(words)}",)
+    assert comparison.lines == (f"  for information, not gated: {'; '.join(words)}",)
     assert not compare(entry((GEMM,), gpu_busy_us=10.0), entry((GEMM,), gpu_busy_us=10.9)).changes
 
 
@@ -286,9 +286,9 @@ def test_where_the_time_went_is_said_by_family_the_costliest_difference_first():
         "softmax 8.00 us -> 0 us (1 softmax kernel gone)",
     )
     where = f"where the time is, by family: {'; '.join(families)}"
-    assert comparison.lines[-1] == f"  not gated (fails nothing): busy 100 us -> 215 us; {where}"
+    assert comparison.lines[-1] == f"  for information, not gated: busy 100 us -> 215 us; {where}"
     assert comparison.varied() == comparison.lines[-1:]
-    assert comparison.without_noise().varied() == (f"  not gated (fails nothing): {where}",)
+    assert comparison.without_noise().varied() == (f"  for information, not gated: {where}",)
     assert "busy" not in comparison.summary
 
 

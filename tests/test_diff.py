@@ -252,7 +252,7 @@ def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
     # What makes it worse comes first, and -v tells all.
     assert {line[:6] for line in lines[2:6]} == {"    ~ "}
     assert "    kernels 167 -> 159, 0.95x" in lines[7:]
-    assert lines[-1].startswith("    not gated (fails nothing): ")
+    assert lines[-1].startswith("    for information, not gated: ")
     assert "; where the time is, by family: " in lines[-1]
     assert run([str(kept), after, "-v"]) == 1
     every = capsys.readouterr().out.splitlines()

@@ -55,7 +55,7 @@ def test_there_is_something_to_do_about_each_limit():
     assert {limit.name for limit in LIMITS} - {"ranges"} == set(REMEDIES)
 
 
-@pytest.mark.parametrize("limits", [missed for _, missed in TABLE if "forbid" not in missed], ids="-".join)
+@pytest.mark.parametrize("limits", [missed for _, missed in TABLE if not {"forbid", "fused"} & {*missed}], ids="-".join)
 def test_a_missed_limit_says_what_to_do_about_it(tmp_path, limits):
     (name, *_), within = limits, limits.get("ranges", {})
     inside = [limit for asked in within.values() for limit in asked]
@@ -76,6 +76,47 @@ def test_what_broke_a_compiled_graph_is_what_to_do_about_its_kernels(tmp_path, b
     broken = [finding.remedy for finding in profile.findings if finding.code == "graph-break"]
     assert remedies(failure(profile, max_kernels=0)) == (broken or [REMEDIES["max_kernels"]])
     assert len(broken) == breaks
+
+
+def broken(tmp_path, *breaks):
+    """Return a profile of compiled code whose graph breaks where and why these say."""
+    builder = TraceBuilder()
+    told = [{"reason": why, "file": "model.py", "line": line, "function": "forward"} for line, why in breaks]
+    builder.own(device="cpu", steps=1, compile={"dynamo": True, "graphs_are_marked": True, "breaks": told})
+    builder.step(0, 0, 900)
+    builder.region("0/0", 100, 150)
+    builder.op("aten::mm", 110, 130)
+    return load(builder.write(tmp_path / "t.json"))
+
+
+def test_operators_that_a_graph_break_keeps_apart_are_together_without_it(tmp_path):
+    (remedy,) = remedies(failure(broken(tmp_path, (3, "Unknown")), fused=["mm", "relu"]))
+    assert "graph break at model.py:3, so that" in remedy
+    assert remedies(failure(broken(tmp_path), fused=["mm", "relu"])) == [REMEDIES["fused"]]
+
+
+def test_what_to_do_about_graph_breaks_is_what_their_kind_asks_for(tmp_path):
+    branch = (21, "Data-dependent branching: generic_jump TensorVariable()")
+    (of_one,) = remedies(failure(broken(tmp_path, branch), max_graph_breaks=0))
+    (of_two,) = remedies(failure(broken(tmp_path, branch, (23, branch[1])), max_graph_breaks=0))
+    assert of_one.startswith("at model.py:21: ")
+    assert "torch.where" in of_one
+    assert of_two == of_one.replace("model.py:21", "these lines")
+    assert remedies(failure(broken(tmp_path, branch, (3, "Unknown")), max_graph_breaks=0)) == [
+        REMEDIES["max_graph_breaks"]
+    ]
+
+
+def test_what_calls_an_operator_that_nobody_calls_by_name_is_said(tmp_path):
+    def asked(operator):
+        builder = TraceBuilder()
+        builder.own(device="cpu", steps=1)
+        builder.step(0, 0, 900)
+        builder.op(operator, 110, 130)
+        return failure(load(builder.write(tmp_path / "t.json")), forbid_ops=operator)
+
+    assert ".item()" in remedies(asked("aten::_local_scalar_dense"))[0]
+    assert remedies(asked("aten::mm")) == [REMEDIES["forbid_ops"]]
 
 
 @pytest.mark.parametrize("limit", ["max_kernels", "max_launches", "max_syncs", "max_memcpys"])

@@ -61,9 +61,9 @@ def test_not_measured(torchprof):
     torchprof(model.block, x)
 """
 SAID = {
-    "test_limit": "max_kernels=2: 4 kernels; new: pointwise sigmoid, model.py:7 and 1 more",
-    "test_baseline": "worse than the baseline: new: pointwise sigmoid, model.py:7 and 1 more",
-    "test_two": "max_kernels=2: 4 kernels; new: pointwise sigmoid, model.py:7 and 1 more; also: forbid_ops",
+    "test_limit": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7",
+    "test_baseline": "worse than the baseline: new: pointwise sigmoid and pointwise mul, model.py:7",
+    "test_two": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7; also: forbid_ops",
     "test_body": "max_kernels=1: 4 kernels; first: gemm fp32 nn mm (model.py:7 in block)",
     "test_raises": "TypeError: unsupported operand type(s) for @: 'NoneType' and 'Tensor'",
     "test_misuse": "torchprof.measure() takes a label, a text that is not empty; got 3 [fixture-misuse]",

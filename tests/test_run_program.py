@@ -63,7 +63,7 @@ def run(*words, device="cpu", before=""):
     [
         ("max_kernels=3", 0, "1 limit holds"),
         ("max_kernels=2", 1, "max_kernels=2 "),
-        ("max_launches=3", 3, "not measured: the cpu as device has no"),
+        ("max_launches=3", 3, "[needs-gpu]"),
     ],
 )
 def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, limit, status, words):

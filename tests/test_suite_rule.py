@@ -99,7 +99,17 @@ def test_a_failure_names_its_rule_and_where_exceptions_stand(suite):
 def test_a_test_without_a_marker_fails_by_a_rule(suite):
     result = suite(rule(), READING)
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["*test_reads*", "*1 x aten::_local_scalar_dense*"])
+    result.stdout.fnmatch_lines(["*test_reads*", "*1 operator matches aten::_local_scalar_dense"])
+
+
+def test_a_failure_says_how_its_lines_are_recorded_and_then_has_them(suite):
+    without = "\n".join(suite(rule(), READING).outlines)
+    assert 'record = ["stacks"] in the rule' in " ".join(without.split())
+    assert "do: at test_it.py:" not in without
+    recorded = "\n".join(suite(rule(f'{READS}record = ["stacks"]\n'), READING).outlines)
+    assert "1 x aten::_local_scalar_dense  test_it.py:" in recorded
+    assert "do: at test_it.py:" in recorded
+    assert "lines: not known" not in recorded
 
 
 def test_a_rule_reaches_methods_of_unittest_and_each_parameter(suite):

@@ -16,7 +16,7 @@ _VARIES = re.compile(
 
 
 # Times that changed are told where they differ enough, and their line is broken where they end.
-_TIMES = re.compile(r"^  not gated \(fails nothing\): .*\n(?: {4}.*\n)*", re.MULTILINE)
+_TIMES = re.compile(r"^  for information, not gated: .*\n(?: {4}.*\n)*", re.MULTILINE)
 
 
 def _kept(text):

@@ -76,6 +76,8 @@ SEVERAL = {
     "more kernel": "more kernels",
     "more change": "more changes",
     "more line": "more lines",
+    "other": "others",
+    "other change": "other changes",
     "more measurement": "more measurements",
     "more name": "more names",
     "more place": "more places",

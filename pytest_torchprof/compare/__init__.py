@@ -9,6 +9,7 @@ from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.recordings import diff
 from pytest_torchprof.compare.sameness import has_types, lacking_kernels
 from pytest_torchprof.compare.time_changes import unsure
+from pytest_torchprof.compare.words import new_words
 
 __all__ = [
     "GATED",
@@ -21,6 +22,7 @@ __all__ = [
     "has_types",
     "lacking",
     "lacking_kernels",
+    "new_words",
     "tolerance_for",
     "unsure",
 ]

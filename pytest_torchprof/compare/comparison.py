@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -31,7 +32,7 @@ from pytest_torchprof.compare.time_changes import disturbances, time_changes
 from pytest_torchprof.text import WIDTH, and_more, counted, cut_inside, numbered, printable_line, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
 
@@ -58,7 +59,7 @@ class DifferenceLine(NamedTuple):
     text: str
     about: About = "other"
     subject: str = ""
-    """The kernel that came, went or changed."""
+    """The kernel that came, went or changed, the graph break's place, or the number before and after."""
     file_line: str = ""
     """The place at which it was launched; None if it is not known for sure."""
 
@@ -170,7 +171,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         if clocks := self._clock_words:
             yield DifferenceLine(f"  {clocks}")
         if self.exchange:
-            yield DifferenceLine(f"  what came and went: {self.exchange}")
+            yield DifferenceLine(f"  {words.exchange_line(self.exchanged) or f'what came and went: {self.exchange}'}")
         blocks = self._kernel_blocks()
         shown = blocks if every else blocks[:_FEW]
         yield from (line for block in shown for line in block)
@@ -178,10 +179,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
             yield DifferenceLine(f"  ...{and_more(hidden, 'change')} (-v)")
         for change in self.numbers:
             if not is_noise(change):
-                is_worse = change.direction == WORSE
-                not_gated = "" if change.gated or not is_worse else " (not gated)"
-                about: About = "gated" if change.gated and is_worse else "other"
-                yield DifferenceLine(f"  {words.change_words(change)}{not_gated}", about)
+                not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
+                number = words.change_words(change)
+                about: About = "gated" if change.fails else "other"
+                yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
                 yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
         if self.stale:
@@ -196,7 +197,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
-        return (f"  not gated (fails nothing): {'; '.join([*moved, *where])}",) if moved or where else ()
+        return (f"  for information, not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
 
     @property
     def environment_words(self) -> str:
@@ -230,12 +231,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """Return the lines of each change; kernels that other software renamed in the same way share one."""
         blocks: list[list[DifferenceLine]] = []
         renames: Counter[tuple[str, str]] = Counter()
-        for change in self.kernels:
-            if change.kind == "renamed" and self.environment is not None:
-                (was,), (now,) = change.before, change.after
-                renames[words.kind_of(now), words.rename_words(was, now)] += change.times
-            else:
-                blocks.append(_block(change))
+        for alike in _of_same_places(self.kernels):
+            for change in alike:
+                if change.kind == "renamed" and self.environment is not None:
+                    (was,), (now,) = change.before, change.after
+                    renames[words.kind_of(now), words.rename_words(was, now)] += change.times
+                else:
+                    blocks.append(_block(change, alike))
         all_renamed = not blocks
         for (kind, how), times in renames.items():
             blocks.append([DifferenceLine(f"  ~ {words.number_of(kind, times)} renamed: {how}", "changed")])
@@ -250,7 +252,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return {**to_builtins(self), "changes": changes, **more}
 
 
-def _block(change: Change) -> list[DifferenceLine]:
+def _of_same_places(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
+    """Yield the changes, those together that follow each other and whose kernels are launched at the same places."""
+    for launched, alike in groupby(changes, lambda change: change.launched):
+        if launched is not None and launched.is_sure:
+            yield tuple(alike)
+        else:
+            yield from ((change,) for change in alike)
+
+
+def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
+    """Return the lines of a change; the first of those launched at the same places names these for all of them."""
     text, place = words.change_words(change), change.file_line or ""
     if change.kind in ("changed", "renamed"):
         per_step = f" ({change.times} per step)" if change.times > 1 else ""
@@ -258,7 +270,8 @@ def _block(change: Change) -> list[DifferenceLine]:
     else:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
         line = DifferenceLine(f"  {mark} {text}", about, change.what, place)
-    return [line, *map(DifferenceLine, words.place_lines(change))]
+    below = len(alike) - 1 if change is alike[0] else 0
+    return [line, *map(DifferenceLine, words.place_lines(change, below) if change is alike[0] else ())]
 
 
 def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iterator[str]:

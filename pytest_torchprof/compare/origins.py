@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.reasons.reason import Reason
 
-MOST_KERNELS: Final = 5
+MOST_KERNELS: Final = 40
 """The most kernels whose places are looked up for one comparison."""
 
 

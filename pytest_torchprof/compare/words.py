@@ -400,6 +400,27 @@ def exchange_words(families: Iterable[Shift]) -> str | None:
     return first_of(changed, _EXCHANGES, "family", between="; ") or None
 
 
+def exchange_line(families: Sequence[Shift]) -> str | None:
+    """Return "pointwise kernels: 1 -> 21" where one family alone runs more or less often; else None."""
+    moved = [row for row in families if row.calls[0] != row.calls[1] or len({*_dtypes(row)}) > 1]
+    if len(moved) != 1 or not all(moved[0].calls) or len({*_dtypes(moved[0])}) > 1:
+        return None
+    (row,) = moved
+    return f"{row.family} kernels{_dtypes(row)[1]}: {row.calls[0]:,g} -> {row.calls[1]:,g}"
+
+
+def new_words(changes: Iterable[Change]) -> str:
+    """Return "20 new pointwise kernels: no longer fused, or added"; empty where a step runs none more often."""
+    of_step: dict[int, Counter[str | None]] = {}
+    for change in changes:
+        if change.fails and change.kind in ("added", "count"):
+            of_step.setdefault(change.step, Counter())[change.after[0].family] += change.times
+    families = max(of_step.values(), key=Counter.total, default=Counter())
+    noun = f"new {next(iter(families))} kernel" if len(families) == 1 and None not in families else "new kernel"
+    why = ": no longer fused, or added" if [*families] == ["pointwise"] else ""
+    return f"{counted(families.total(), noun)}{why}" if families else ""
+
+
 def family_words(shifts: Sequence[Shift]) -> list[str]:
     """Return the change of the time, for each of the few families in which it changed most."""
     total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
@@ -473,11 +494,15 @@ def _label_words(names: Sequence[str], row: Shift) -> list[str]:
     return [*words, *and_more(len(names) - 1).split()]
 
 
-def place_lines(change: Change) -> Iterator[str]:
-    """Yield the places at which the user's code launched the kernels of a change, a line each."""
+def place_lines(change: Change, below: int = 0) -> Iterator[str]:
+    """Yield the places at which the user's code launched the kernels of a change, a line each.
+
+    ``below``: the number of changes below it whose kernels it launched there, too.
+    """
     if (launched := change.launched) is not None:
         from_words = "from" if launched.certain else "from one of"
-        yield f"    {change.what} {from_words}: {_places_words(launched.places)}"
+        what = f"{change.what} and the {'one' if below == 1 else below} below" if below else change.what
+        yield f"    {what} {from_words}: {_places_words(launched.places)}"
         if launched.others:
             or_another = f"or another of these {launched.alike}, which cannot be told apart"
             yield f"      {or_another}: {_places_words(launched.others)}"
@@ -488,7 +513,7 @@ def break_lines(change: Change) -> Iterator[tuple[str, str]]:
     for graph_break in change.breaks[:MOST_PLACES]:
         place = f"{path_from_here(graph_break.file or '')}:{graph_break.line}"
         where = f"{place} in {graph_break.function}" if graph_break.function else place
-        yield f"    graph break at: {printable_line(f'{where}: {graph_break.reason}')}", place
+        yield f"  graph break at: {printable_line(f'{where}: {graph_break.reason}')}", place
 
 
 def _places_words(places: Sequence[Origin]) -> str:

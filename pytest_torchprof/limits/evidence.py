@@ -151,12 +151,17 @@ class GraphBreakLine(Evidence, frozen=True):
     """What Dynamo says after its reason."""
 
     @property
+    def file_line(self) -> str | None:
+        """Where it is, "model.py:21"; None where only the trace shows it."""
+        return None if self.file is None else f"{path_from_here(self.file)}:{self.line}"
+
+    @property
     def sentence(self) -> str:
-        if self.file is None:
+        if self.file_line is None:
             return self.why
         what = "the whole frame runs uncompiled" if self.graphs is None else f"{self.graphs} graphs instead of 1"
         explained = f"\n    {self.explanation}" if self.explanation else ""
-        return f"{path_from_here(self.file)}:{self.line} in {self.function}: {self.why} ({what}){explained}"
+        return f"{self.file_line} in {self.function}: {self.why} ({what}){explained}"
 
 
 class RecompileLine(Evidence, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.remedies import remedies_of
@@ -96,6 +97,8 @@ class FailureLine(NamedTuple):
     """The kernel that came, changed or went; for a headline, its gist."""
     file_line: str = ""
     """Where it was launched, as far as that is known for sure."""
+    numbers: str = ""
+    """For a headline, the numbers that decide it."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -238,9 +241,15 @@ def _text(
     most = len(others) if caps.lines is None else min(caps.lines, screen.lines)
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
-    details = [line for line in _with_colon(others) if line.about not in ("remedy", "varies")]
-    chosen = _most_telling(details, most)
-    more = [*_shown(chosen, screen), *_left(len(details) - len(chosen), "line", 2, screen)]
+    named = set(chain.from_iterable(_named_breaks(verdict, why) for verdict in verdicts))
+    details = [
+        line
+        for line in _with_colon(others)
+        if line.about not in ("remedy", "varies") and not (line.about == "broke" and line.subject in named)
+    ]
+    most = _all_but_many(len(details), most)
+    left = _left(len(details) - most, "line", 2, screen)
+    more = [*_shown(details[:most], screen), *left]
     if not verdicts:
         return "\n".join([*more, *_shown(remedies, screen), *_shown(varied, screen)])
     tail = _broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen)
@@ -254,19 +263,21 @@ def _text(
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
 
 
-def _most_telling(lines: Sequence[FailureLine], most: int) -> list[FailureLine]:
-    """Return the first lines, and of those behind them the gated numbers, by which the test fails."""
-    if len(lines) <= most + 1:
-        # One line that is left takes no more room than the number of those left.
-        return list(lines)
-    gated = [line for line in lines if line.about == "gated"][: most // 2]
-    first = [line for line in lines[: most - len(gated)] if line not in gated]
-    return [*first, *gated]
+def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
+    """Return the places of the graph breaks that are named below a limit."""
+    breaks = [fact.file_line for fact in verdict.evidence if isinstance(fact, GraphBreakLine)]
+    return breaks + [finding.source for finding in why(verdict.limit) if isinstance(finding, GraphBroke)]
 
 
 def _with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
-    """Return the lines, with a colon after the headline if the others are its details."""
+    """Return the lines, with the numbers after the headline, or a colon if the others are its details."""
+    if lines and lines[0].numbers:
+        return [lines[0]._replace(text=_with_numbers_after(lines[0])), *lines[1:]]
     return [lines[0]._replace(text=f"{lines[0].text}:"), *lines[1:]] if _has_details(lines) else list(lines)
+
+
+def _with_numbers_after(headline: FailureLine) -> str:
+    return ": ".join(filter(None, [headline.text, headline.numbers]))
 
 
 def _shown(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
@@ -340,27 +351,34 @@ def _caps(limits: int, screen: Screen) -> Sequence[Caps]:
 
 def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> list[str]:
     """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
-    blocks, places = _detail_blocks(verdict.evidence, screen)
+    evidence = [fact for fact in verdict.evidence if _says_more(fact, verdict)]
+    blocks, places = _detail_blocks(evidence, screen)
     used = {True: 0, False: 0}
-    shown: list[list[str]] = []
-    left: list[list[str]] = []
-    for is_row, block in blocks:
+    shown: list[int] = []
+    left: list[int] = []
+    for at, (is_row, block) in enumerate(blocks):
         most = caps.rows if is_row else caps.notes
         used[is_row] += len(block)
         fits = most is None or used[is_row] <= max(most, len(block))
-        (shown if fits else left).append(block)
-    if list(map(len, left)) == [1]:
-        # It takes no more room than the number of those left.
-        shown, left = [block for _, block in blocks], []
+        (shown if fits else left).append(at)
+    if len(left) == 1 and (blocks[left[0]][0] or len(blocks[left[0]][1]) == 1):
+        # Without its places it takes no more room than the number of those left.
+        blocks[left[0]] = blocks[left[0]][0], blocks[left[0]][1][:1]
+        shown, left = sorted([*shown, *left]), []
     findings = why(verdict.limit)[: caps.reasons] if verdict.status == MISSED else ()
     reasons = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     return [
         *broken(limit_line(verdict), screen.columns, hanging=INDENT).splitlines(),
-        *chain.from_iterable(shown),
+        *chain.from_iterable(blocks[at][1] for at in shown),
         *_left(len(left), "", INDENT + 3, screen),
         *chain.from_iterable(places[: caps.places]),
         *_broken(reasons, screen),
     ]
+
+
+def _all_but_many(count: int, most: int | None) -> int:
+    """Return how many to show of so many; one more than ``most`` where a line would only say that there is one more."""
+    return count if most is None or count == most + 1 else min(count, most)
 
 
 def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
@@ -442,7 +460,7 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
     if verdicts:
         first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
         also = f"; also: {', '.join(more)}" if more else ""
-        worse = f"; {others[0].text}" if others else ""
+        worse = f"; {_with_numbers_after(others[0])}" if others else ""
         head = f"{first.written}: {_measured_text(first)}{_brief_cause(first)}{also}{worse}"
     else:
         # The details after the headline's colon: a kernel that came is more likely to be the cause than one that went.
@@ -450,9 +468,11 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
         about = first_detail if _has_details(others) else []
         moved = [line for line in moved if line not in about]
         headline = _unbroken(_with_colon(others)[0])
-        head = printable_line(" ".join([headline, *(line.text.strip() for line in about)]))
-    left = _left(len(moved) - screen.lines, "line", 2, screen)
-    shown = [*_shown(moved[: screen.lines], screen), *left, *_shown(remedy, screen)]
+        between = "; " if others[0].numbers else " "
+        head = printable_line(between.join([headline, *(line.text.strip() for line in about)]))
+    most = _all_but_many(len(moved), screen.lines)
+    left = _left(len(moved) - most, "line", 2, screen)
+    shown = [*_shown(moved[:most], screen), *left, *_shown(remedy, screen)]
     return "\n".join([*_broken([head], screen), *shown])
 
 
@@ -461,16 +481,19 @@ def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) ->
     moved = _moved(others)
     cause = _first_moved(moved)
     if not verdicts:
-        worse = printable_line(others[0].subject or others[0].text)
-        return f"{worse}: {cause}" if cause else worse
+        return ": ".join(filter(None, [_gist(others[0]), cause or others[0].numbers]))
     first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
     is_missed = first.status == MISSED
     seen = reason_line(replace(first, in_step=None).text) if is_missed else _measured_text(first)
     is_of_break = isinstance(next(iter(first.evidence), None), GraphBreakLine)
     cause = (f"; {cause}" if cause and not is_of_break else _brief_cause(first)) if is_missed else ""
     also = f"; also: {', '.join(more)}" if more else ""
-    worse = f"; {printable_line(others[0].subject or others[0].text)}" if others and not moved else ""
+    worse = f"; {_gist(others[0])}" if others and not moved else ""
     return f"{first.written}: {seen}{cause}{also}{worse}"
+
+
+def _gist(headline: FailureLine) -> str:
+    return printable_line(headline.subject or headline.text)
 
 
 def _moved(others: Sequence[FailureLine]) -> list[FailureLine]:
@@ -486,22 +509,35 @@ def _first_moved(moved: Sequence[FailureLine]) -> str:
     if not moved:
         return ""
     first = _causes_first(moved)[0]
-    what = ", ".join(filter(None, [printable_line(first.subject or first.text), first.file_line]))
-    noun = "change" if first.about == "broke" else ""
-    return f"{_MOVED[first.about]}: {what}{and_more(len(moved) - 1, noun)}"
+    alike = [line for line in moved if line.about == first.about]
+    others = len(moved) - len(alike)
+    also = f"; {counted(others, 'other change')}" if others else ""
+    return f"{_MOVED[first.about]}: {_first_two(alike, ', ', '')}{also}"
+
+
+def _first_two(alike: Sequence[FailureLine], at: str, noun: str) -> str:
+    """Return the first of the lines by its subject and place; the second too if it is the last one."""
+    named = [(printable_line(line.subject or line.text), line.file_line) for line in alike]
+    (first, place), *more = named
+    if len(more) == 1 and more[0][1] == place:
+        return at.join(filter(None, [f"{first} and {more[0][0]}", place]))
+    if len(more) == 1:
+        return " and ".join(at.join(filter(None, each)) for each in named)
+    return f"{at.join(filter(None, named[0]))}{and_more(len(more), noun)}"
 
 
 def _first_come(came: Sequence[FailureLine]) -> str:
     """Return the first kernel that came as the object of a sentence; empty if none did."""
     if not came:
         return ""
-    named = " at ".join(filter(None, [printable_line(came[0].subject or came[0].text), came[0].file_line]))
-    return f"{named}{and_more(len(came) - 1, 'new kernel')}"
+    return _first_two(came, " at ", "new kernel")
 
 
 def _brief_cause(verdict: Verdict) -> str:
     """Return the cause of a missed limit: the largest row of work, else the first line about it."""
     row = verdict.culprit
+    if row is not None and not _says_more(row, verdict):
+        return ""
     if row is not None:
         return f"; {_rank_of(row, verdict)}{_brief_row(row)}"
     first = next(iter(verdict.evidence), None)
@@ -522,6 +558,13 @@ def _rank_of(row: WorkRow, verdict: Verdict) -> str:
 def _brief_row(row: WorkRow) -> str:
     place = f" ({row.places[0][1]})" if row.places else ""
     return f"{f'{row.count} x ' if row.count > 1 else ''}{row.name}{place}"
+
+
+def _says_more(fact: AnyEvidence, verdict: Verdict) -> bool:
+    """Return whether a row says more than how often an operator ran that what was seen names already."""
+    if not isinstance(fact, WorkRow) or verdict.evidence != (fact,):
+        return True
+    return bool(fact.places or fact.note or fact.time_us is not None or fact.name not in verdict.text.split())
 
 
 def _detail_blocks(
@@ -566,7 +609,7 @@ def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
     codes = dict.fromkeys(map(_code_of, unmeasured))
     return [
         *asked,
-        *(f"`torchprof explain {code}` says {what}; what was not measured never passes" for code in codes),
+        *(f"`torchprof explain {code}` says {what}; a limit that was not measured never passes" for code in codes),
     ]
 
 
@@ -578,7 +621,7 @@ def _what_to_do(
     screen: Screen,
 ) -> list[str]:
     remedies = remedies_of(verdicts, why, came=came)
-    most = len(remedies) if caps.remedies is None else caps.remedies
+    most = _all_but_many(len(remedies), caps.remedies)
     return [
         *_broken([f"{REMEDY}{line}" for line in remedies[:most]], screen),
         *_left(len(remedies) - most, "", len(REMEDY), screen),

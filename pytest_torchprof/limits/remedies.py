@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.findings.catalogue.waiting import ImplicitSync
-from pytest_torchprof.limits.evidence import FindingLine
+from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
 from pytest_torchprof.text import path_from_here
@@ -17,17 +18,28 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.limit import Verdict
 
 _FEWER_OF: Final = (
-    "drop or fuse {what} (torch.compile, foreach and fused variants launch less), or raise {limit} if the new number "
-    "is meant"
+    "drop or fuse {what} (torch.compile, foreach and fused variants launch fewer kernels), or raise {limit} if the new "
+    "number is intended"
 )
 _FEWER: Final = _FEWER_OF.format(what="what is launched beyond the limit", limit="it")
 _HIDDEN: Final = (
     "start communication earlier, or compute more while it runs (buckets, prefetching); change the limit if as much of "
     "it is meant to be exposed"
 )
+_NEED_NOT_FUSE: Final = "or drop from the limit the operators that need not be fused"
+_OWN_BREAKS: Final = "with own= only graph breaks in packages of yours count"
+_BREAKS: Final[Mapping[str, str]] = {
+    "Data-dependent branching": (
+        "write the branch as torch.where or torch.cond, or move it out of the compiled function"
+    ),
+    "Unsupported Tensor.item() call": (
+        "read no value from a tensor there, or set torch._dynamo.config.capture_scalar_outputs = True"
+    ),
+}
+"""By the beginning of what Dynamo says of a graph break, what to do about one of this kind."""
 REMEDIES: Final[Mapping[str, str]] = {
     "max_kernels": _FEWER,
-    "min_kernels": "let the test run the code that launches them, or lower the limit if the new number is meant",
+    "min_kernels": "let the test run the code that launches them, or lower the limit if the new number is intended",
     "max_launches": _FEWER,
     "max_memcpys": (
         "make tensors where they are used (device=...) instead of copying them there; copies that are meant go into "
@@ -35,7 +47,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "max_memsets": (
         "do not fill memory that is written anyway (torch.empty instead of torch.zeros), or raise the limit if the new "
-        "number is meant"
+        "number is intended"
     ),
     "max_syncs": (
         "read no values from the GPU within the steps (.item(), .tolist(), .cpu(), an `if` on a tensor), or read them "
@@ -43,11 +55,11 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "max_gpu_time": (
         "make the longest of them faster (smaller types, other sizes, fusion), or raise the limit if the new time is "
-        "meant"
+        "intended"
     ),
     "max_cpu_gpu_ratio": (
         'let each launch do more (larger batches, torch.compile, CUDA graphs by mode="reduce-overhead"), or raise the '
-        "limit if the new ratio is meant"
+        "limit if the new ratio is intended"
     ),
     "min_gpu_utilization": (
         "keep the GPU busy (larger batches, fewer launches and waits, data loaded ahead), or lower the limit if it is "
@@ -55,15 +67,15 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "min_sm_efficiency": (
         "let kernels fill the GPU (larger batches, several small products as one batched one), or lower the limit if "
-        "the new share is meant"
+        "the new share is intended"
     ),
     "min_mfu": (
         "compute in smaller types and larger products, with less beside them, or lower the limit if the new share is "
-        "meant"
+        "intended"
     ),
     "max_peak_memory": (
         "hold less at a time (free what is done with, no_grad, activation checkpointing, smaller batches), or raise "
-        "the limit if as much is meant"
+        "the limit if as much is intended"
     ),
     "kernels": (
         "change what decides which kernels run (types, shapes, layouts, settings of torch), or write those into the "
@@ -72,10 +84,10 @@ REMEDIES: Final[Mapping[str, str]] = {
     "forbid_kernels": "take out what launches them, or narrow the pattern if they are meant to run",
     "only_kernels": "take out what launches the others, or add a pattern for those that are meant to run",
     "ops": "let them launch as often as the limit says, or write into the limit how often they are meant to",
-    "forbid_ops": "take out the calls of these operators, or narrow the pattern if they are meant to run",
+    "forbid_ops": "remove the calls to these operators, or narrow the pattern if they are meant to run",
     "fused": (
-        "let torch.compile see them in one graph, with no graph break and no operator between them that it cannot "
-        "fuse; or take those out of the limit that may stay apart"
+        "make sure that torch.compile sees them in one graph, with no graph break and no operator between them that "
+        f"it cannot fuse; {_NEED_NOT_FUSE}"
     ),
     "not_fused": (
         'see why Inductor fuses them (TORCH_LOGS="fusion,output_code"), or take those out of the limit that may be '
@@ -86,7 +98,7 @@ REMEDIES: Final[Mapping[str, str]] = {
         "how often they are meant to"
     ),
     "max_comm_bytes": (
-        "send less (smaller types, gradients once for several steps), or raise the limit if as much is meant"
+        "send less (smaller types, gradients once for several steps), or raise the limit if as much is intended"
     ),
     "max_exposed_communication": _HIDDEN,
     "min_overlap": _HIDDEN,
@@ -96,23 +108,23 @@ REMEDIES: Final[Mapping[str, str]] = {
         "whose ranks are meant to be alike"
     ),
     "max_graph_breaks": (
-        "change the code at these lines so that torch.compile can trace it, or call it outside of what is compiled; "
-        "with own= only graph breaks in packages of yours count"
+        "change the code at these lines so that torch.compile can trace it, or move it out of the compiled function; "
+        f"{_OWN_BREAKS}"
     ),
     "max_recompiles": (
         "keep the same from call to call what the guards ask for, or have it compiled as dynamic (dynamic=True, "
         "mark_dynamic); with own= only recompiles in packages of yours count"
     ),
-    "max_fallbacks": "call operators that Inductor compiles in place of these, or raise the limit if they are meant",
+    "max_fallbacks": "call operators that Inductor compiles in place of these, or raise the limit if they are intended",
     "max_compile_time": (
         "compile less of the code, or reuse what is compiled (one block for all layers, no recompiles), or raise the "
-        "limit if the new time is meant"
+        "limit if the new time is intended"
     ),
     "cuda_graph": (
         'compile with mode="reduce-overhead", without work of the CPU in between, or ask for a smaller share if some '
         "kernels are meant to run outside of graphs"
     ),
-    "forbid": "change what the finding is about, or take its code out of the limit if it is meant",
+    "forbid": "change what the finding is about, or take its code out of the limit if it is intended",
 }
 """By the keyword of the limit; the remedy is shown below what was seen, and may refer to it."""
 _OF_THE_COMPILER: Final = frozenset({"graph-break", "recompile", "not-compiled"})
@@ -127,8 +139,17 @@ _AT_ITS_LINES: Final = frozenset(
     {"forbid_kernels", "forbid_ops", "only_kernels", "max_memcpys", "max_memsets", "max_syncs"}
 )
 """Limits that are missed by all work that is shown below them."""
-_OF_ANY: Final = "change the code, or the limit if what was seen is meant"
+_OF_ANY: Final = "change the code, or the limit if what was seen is intended"
 """The remedy for a limit of another plugin."""
+_READS_A_VALUE: Final = (
+    "reading a value from a tensor calls it: .item(), float(tensor), bool(tensor), an `if` on a tensor, printing one"
+)
+_CALLED_BY: Final[Mapping[str, str]] = {
+    "aten::_local_scalar_dense": _READS_A_VALUE,
+    "aten::item": _READS_A_VALUE,
+    "aten::is_nonzero": "bool(tensor) calls it: an `if`, `while`, `assert`, `and` or `not` on a tensor",
+}
+"""By operators that nobody calls by name, what calls them."""
 _COMPILE: Final = "let the test call what torch.compile returned, or take the limit away if nothing is to be compiled"
 
 
@@ -162,7 +183,7 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
         remedy = REMEDIES.get(verdict.limit, _OF_ANY)
         if came and remedy is _FEWER:
             return [(verdict.name, _FEWER_OF.format(what=came, limit="the limit"))]
-        return [(verdict.name, f"{_where(verdict)}{remedy}")]
+        return [(verdict.name, _about_break(verdict, why) or f"{_where(verdict)}{remedy}{_called_by(verdict)}")]
     meant = f"; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else ""
     return [(verdict.name, f"{_where(verdict)}{finding.remedy}{meant}")]
 
@@ -175,6 +196,35 @@ def _where(verdict: Verdict) -> str:
     file, number = rows[0].line or ("", 0)
     is_one = len({row.line for row in rows}) == 1 and all(len(row.places) == 1 for row in rows)
     return f"{'at' if is_one else 'beginning at'} {path_from_here(file)}:{number}: "
+
+
+def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> str:
+    """Return what to do about the graph breaks that miss the limit or explain it; empty where that is not known."""
+    if verdict.limit == "max_graph_breaks":
+        breaks = [fact for fact in verdict.evidence if isinstance(fact, GraphBreakLine)]
+        kinds = {_kind_of_break(fact.why) for fact in breaks}
+        if len(kinds) != 1 or not (kind := kinds.pop()):
+            return ""
+        return f"at {breaks[0].file_line if len(breaks) == 1 else 'these lines'}: {kind}; {_OWN_BREAKS}"
+    causes = why(verdict.limit) if verdict.limit == "fused" else ()
+    broke = next((finding for finding in causes if isinstance(finding, GraphBroke)), None)
+    if broke is None or broke.source is None:
+        return ""
+    kind = f" ({how})" if (how := _kind_of_break(broke.first)) else ""
+    which = "the graph break" if broke.count == 1 else f"{broke.count} graph breaks, first the one"
+    return f"take out {which} at {broke.source}{kind}, so that torch.compile sees them in one graph; {_NEED_NOT_FUSE}"
+
+
+def _kind_of_break(why: str) -> str:
+    """Return what to do about a graph break of a known kind, by what Dynamo says of it; empty for others."""
+    return next((how for beginning, how in _BREAKS.items() if why.startswith(beginning)), "")
+
+
+def _called_by(verdict: Verdict) -> str:
+    """Return what calls the forbidden operators that nobody calls by name, in parentheses; else an empty text."""
+    ran = [row.name for row in verdict.rows] if verdict.limit == "forbid_ops" else []
+    causes = dict.fromkeys(_CALLED_BY[name] for name in ran if name in _CALLED_BY)
+    return f" ({'; '.join(causes)})" if causes else ""
 
 
 def telling_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> Finding | None:

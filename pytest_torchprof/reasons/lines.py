@@ -67,6 +67,15 @@ class RepeatEnteredOtherwise(Reason, frozen=True):
         return f'the repeat with stacks entered "{printable_line(self.name)}" {times}'
 
 
+class CalledOnceByRule(Reason, frozen=True):
+    """Only a rule of the suite measures the test, which is called once, and never for its lines."""
+
+    CODE = Code.LINES_NOT_KNOWN
+    SENTENCE = 'under a rule the call is recorded without them; record = ["stacks"] in the rule records them'
+    MEANING = "a test that only a rule measures is called once, at as little cost as the rule's limits allow"
+    ADVICE = 'write `record = ["stacks"]` into the rule, for the run that is to name them'
+
+
 class LoopOver(Reason, frozen=True):
     """The loop around the measured code has ended before the repeat."""
 

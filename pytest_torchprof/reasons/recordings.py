@@ -615,8 +615,8 @@ class NeedsGpu(Reason, frozen=True):
     """A limit is on something that only a GPU has."""
 
     CODE = Code.NEEDS_GPU
-    SENTENCE = "the {device} as device has no {what}: this limit needs a GPU"
-    ACTION = "run it on a machine with a GPU, without device='cpu', or deselect it on this one"
+    SENTENCE = "device {device:name} has no {what}; this limit needs a GPU"
+    ACTION = "run it on a machine with a GPU, without device='cpu', or deselect it on this machine"
     ADVICE = f"{ACTION}; or replay a recording of a GPU"
 
     device: str

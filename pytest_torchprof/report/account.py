@@ -13,7 +13,7 @@ from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspe
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import broken, first_of, path_from_here, printable_line, quoted, reason_line
+from pytest_torchprof.text import broken, counted, first_of, path_from_here, printable_line, quoted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,21 +57,34 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         is_worse = self.comparison.verdict == "worse"
         headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
         gist = "worse than the baseline" if is_worse and self.commit is None else ""
-        yield FailureLine(f"{on_rank}{headline}", "headline", subject=gist)
-        yield from difference_lines(self.comparison)
+        lines = [*difference_lines(self.comparison)]
+        numbers = "; ".join(line.subject for line in lines if line.about == "gated")
+        yield FailureLine(f"{on_rank}{headline}", "headline", subject=gist, numbers=numbers)
+        yield from (line for line in lines if line.about != "gated")
         yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in self.unlocated)
         yield from (FailureLine(line, "varies") for line in self.comparison.varied())
-        at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
         if self.commit is None and self.branch is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-            accept = "if the change is meant, accept it in the baseline as well: "
-            fix = accept if beside_limits else f"fix the code{at}, or accept the change: "
+            accept = "if the change is intended, accept it in the baseline as well: "
+            fix = accept if beside_limits else f"{self._what_to_do}, or accept the new baseline: "
             yield FailureLine(fix, "remedy", update)
         else:
             allowed = compare.tolerance_for(self.comparison.changes)
             tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
             allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
-            yield FailureLine(f"fix the code{at}{allow}", "remedy")
+            yield FailureLine(f"{self._what_to_do}{allow}", "remedy")
+
+    @property
+    def _what_to_do(self) -> str:
+        """What to do about the code: where, and about what."""
+        changes = self.comparison.changes
+        at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
+        if breaks := [place for change in changes if change.fails for place in change.breaks]:
+            others = f" and the {counted(len(breaks) - 1, 'other')}" if len(breaks) > 1 else ""
+            return f"take out the graph break{at}{others}"
+        lines = {change.file_line for change in changes if change.fails and change.file_line}
+        new = compare.new_words(changes)
+        return f"see what changed{', first' if len(lines) > 1 else ''}{at} ({new})" if new else f"fix the code{at}"
 
     @property
     def _baseline(self) -> str:
@@ -115,12 +128,12 @@ class Kept(Struct, frozen=True, kw_only=True):
 
     def lines(self, columns: int | None) -> str:
         """Return the lines below a failure, each begun by the end of the line above."""
-        rule = f"  rule: {', '.join(self.rules)}; exceptions stand in {self.allow_file}"
+        rule = f"  rule: {', '.join(self.rules)}; exceptions are listed in {self.allow_file}"
         shown = (
             f"  test: {self.test}" if self.test else "",
             broken(rule, columns) if self.rules else "",
             f"  recording: {self.recording}" if self.recording else "",
-            f"  with lines: {self.with_lines}" if self.with_lines else "",
+            f"  with source lines: {self.with_lines}" if self.with_lines else "",
         )
         return "".join(f"\n{line}" for line in shown if line)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.lines import AskedOnOneRank, InsideAnother
+from pytest_torchprof.reasons.lines import AskedOnOneRank, CalledOnceByRule, InsideAnother
 from pytest_torchprof.testing.believed import believed
 from pytest_torchprof.testing.gates import guarded
 from pytest_torchprof.testing.judgement import judge_alone
@@ -47,9 +47,10 @@ def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explana
         if judged.is_disbelieved:
             raise judged.measurement.error
         stacks = partial(test.state.recordings.new_stacks_file, test.nodeid, asked.label)
-        yield from asked.explanation.repeated(
-            stacks, now=judged.lacks_lines and not test.options.of_rule_alone, later=again
-        )
+        if judged.lacks_lines and test.options.of_rule_alone:
+            asked.explanation.fail(CalledOnceByRule())
+            return
+        yield from asked.explanation.repeated(stacks, now=judged.lacks_lines, later=again)
 
 
 def measure_function(run: TestRun, asked: Measurement, function: Callable[[], Any]) -> Any:

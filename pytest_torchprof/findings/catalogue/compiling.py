@@ -12,7 +12,7 @@ class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
     """Compiled code was left and entered again."""
 
     TITLE = "Graph breaks"
-    SENTENCE = "{count:graph break}, the first: {first}{where}"
+    SENTENCE = "{count:graph break}{count:|, the first}: {first}{where}"
     REMEDY = "move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place"
     ACTION = "move what Dynamo cannot trace out of the compiled function"
 
@@ -40,7 +40,7 @@ class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
     """A compiled function was compiled again."""
 
     TITLE = "Recompiles"
-    SENTENCE = "{count:recompile}, the first: {first}{where}"
+    SENTENCE = "{count:recompile}{count:|, the first}: {first}{where}"
     REMEDY = (
         "keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
         "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)"
