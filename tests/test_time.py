@@ -188,7 +188,7 @@ def test_slower_code_fails_after_a_second_measurement_and_says_by_how_much(run_t
     edit_times(pytester, scaled(0.01))
     result = run_tests(TIMED, "--torchprof-save=kept")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*worse than the baseline*", "*time * -> * (+*%)*", "*worse (+*% time)*failed*"])
+    result.stdout.fnmatch_lines(["worse than the baseline*: time * -> * (+*%)", "*worse (+*% time)*failed*"])
     assert len(recorded(pytester)["timing"]["batches"]) == 2
 
 
