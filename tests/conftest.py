@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import sys
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,10 @@ hypothesis.settings.load_profile("any pace")
 
 # Libraries that count what they have handed out complain of what is kept until the end.
 atexit.register(gc.unfreeze)
+
+# The server of forks has its socket there: where the first test that starts one has temporary files in a folder of its own, the
+# path would be too long for a socket, for that test and all after it.
+get_temp_dir()
 
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
