@@ -40,15 +40,18 @@ FOREIGN = {
     "against/request.py": ("what users write behind an option", "_time_share _budget_s"),
     "analysis/efficiency.py": ("names of copies in recordings", "_copies_by_direction"),
     "analysis/lanes.py": ("names of streams and of annotations in recordings", "_of_streams _annotated"),
+    "analysis/ranges.py": ("names of nodes of autograd in recordings", "__init__"),
     "analysis/regions.py": ("names of Inductor's ranges", "region_of"),
     "analysis/stacks.py": ("names of Python frames in recordings", "stack_kinds"),
     "analysis/unseen.py": ("names of Python frames in recordings", "_unrecorded"),
     "analysis/waits.py": ("names of copies in recordings", "waiting_copies"),
+    "baseline/conflict.py": ("git's marks of a conflict in baseline files", "sides"),
     "baseline/entry.py": ("keys of entries in baseline files", "split_key"),
     "baseline/path.py": ("names of devices", "_slug"),
     "baseline/step_form.py": ("lines of baseline files", "_read_line"),
     "capture/compile_history.py": ("Dynamo's reasons", "break_of_reason _explanation"),
     "capture/compile_log.py": ("Dynamo's guards", "recompiles"),
+    "capture/cupti_users.py": ("the profiler's messages", "emit"),
     "capture/gpu_lock.py": ("the note in the lock's file", "_holder_text"),
     "capture/inductor_code.py": ("code that Inductor generates", "_dtypes _defined"),
     "capture/reasons.py": ("CUDA's messages", "no_gpu _of_initializing of_device"),
@@ -72,10 +75,11 @@ FOREIGN = {
     "recording/reader.py": ("msgspec's messages", "_uncut"),
     "recording/text.py": ("bytes of recordings", "head is_perfetto"),
     "report/analysis_json.py": ("characters that are no ASCII", "encoded"),
+    "recording/writer.py": ("recordings", "_own_key"),
     "report/ci.py": ("characters that commands of CI services need escaped", "_escape_data"),
     "testing/pytest_report.py": ("pytest's crash message and reports of skips", "line_of"),
     "testing/rank_ends.py": ("pytest's reports of skips", "_own_end"),
-    "testing/ranks/launch.py": ("torchrun's log", "statuses_of"),
+    "testing/ranks/launch.py": ("torchrun's log, and Python's of a fatal error", "statuses_of _last_lines"),
     "testing/ranks/placing.py": ("words of a command line", "_words"),
     "testing/ranks/reports.py": ("pytest's reports of skips", "text_of"),
     "testing/ranks/stacks.py": ("Python's stacks", "_main_stack"),
@@ -145,13 +149,23 @@ def taken_apart(source, makers=frozenset()):
 
 
 def variables_of(node, sentences):
-    """Return the variable to which a node assigns a sentence."""
+    """Return the variable to which a node assigns a sentence, or each line of one."""
+    if isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
+        return [node.target.id] if called(lines_of(node.iter)) in sentences else []
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     if not isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) or node.value is None:
         return []
     if not (is_prose(node.value) or called(node.value) in sentences):
         return []
     return [target.id for target in targets if isinstance(target, ast.Name) and not target.id.isupper()]
+
+
+def lines_of(node):
+    """Return of what an expression is the lines, all or some of them; None if it is anything else."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return lines_of(node.value)
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return node.func.value if is_call and node.func.attr == "splitlines" else None
 
 
 def in_functions(node, name):
@@ -175,6 +189,8 @@ def takes_apart(node, sentences=SENTENCES):
         at = MATCHING[node.func.attr] + (called(node.func.value) == "re")
         return len(node.args) > at and called(node.args[at]) in sentences
     words = written(*node.args[:1])
+    if node.func.attr in TAKING_APART and node.args and is_constant(node.args[0]):
+        return called(node.func.value) in sentences
     return (
         node.func.attr in TAKING_APART
         and words.strip("\n\0")
@@ -188,9 +204,14 @@ def written(node=None):
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def is_constant(node):
+    """Return whether it is a constant of a module, by its name."""
+    return isinstance(node, ast.Name) and node.id.isupper()
+
+
 def is_expression(node):
     """Return whether it is the module of regular expressions, or one that was compiled: a constant."""
-    return isinstance(node, ast.Name) and (node.id == "re" or node.id.isupper())
+    return is_constant(node) or (isinstance(node, ast.Name) and node.id == "re")
 
 
 def called(node):
@@ -233,6 +254,8 @@ def test_no_sentence_of_ours_is_taken_apart():
         'if (line := reason.text) and "GPU" in line: pass',
         'headline().split(":")',
         'if "2 limits" in run.headline: pass',
+        "if text.startswith(REMEDY): pass",
+        'return any(line.startswith("  do: ") for line in text.splitlines()[22:])',
     ],
 )
 def test_what_takes_a_sentence_apart_is_found(source):

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
+
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, read_branch, store_that_is_there
 from pytest_torchprof.history.changes import events_of
@@ -72,15 +74,15 @@ def _export(arguments: Namespace) -> int:
 
 def _results(record: RunRecord, form: str, store: Store) -> RunResults:
     """Return the results of a run for a form; in a table tests have the names that they have now."""
-    run = results_in(record)
+    has_figures_alone = record.reported is UNSET
     if form in _TABLES:
         notes = notes_by_subject(believed(store.notes()))
-        return with_names_now(run or figures_in(record), notes)
-    if run is None:
+        return with_names_now(figures_in(record) if has_figures_alone else results_in(record), notes)
+    if has_figures_alone:
         can = f"{' '.join(_TABLES)} can be made of it"
         why = f"its record, by pytest-torchprof {record.version}, holds figures alone: {can}"
         raise TorchprofError(f"{store.shown}: {record.uuid}: no report: {why}", Code.NO_HISTORY)
-    return run
+    return results_in(record)
 
 
 def _named(store: Store, beginning: str) -> str:

@@ -45,14 +45,14 @@ def with_results(record: RunRecord, run: RunResults) -> RunRecord:
     return replace(record, reported=reported)
 
 
-def results_in(record: RunRecord) -> RunResults | None:
-    """Return the results of a run as its reports have them; None if the record holds figures alone.
+def results_in(record: RunRecord) -> RunResults:
+    """Return the results of a run as its reports have them.
 
-    BadRecord where it holds what is none of a result, or is nothing that this version knows.
+    BadRecord where it holds figures alone, what is none of a result, or nothing that this version knows.
     """
     reported = record.reported
     if reported is UNSET:
-        return None
+        raise BadRecord(f"{record.uuid}: pytest-torchprof {record.version} recorded figures alone")
     try:
         results = tuple(_result(record, row, reported.kernels) for row in reported.results)
     except (ValidationError, IndexError) as error:

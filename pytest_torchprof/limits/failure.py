@@ -222,25 +222,43 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
 
     On a terminal lists are no longer than lets what to do be seen on the first screen, too.
     """
-    numbered, text = _with_numbers(verdicts), ""
-    for caps in _caps(len(numbered), screen):
-        text = _text(numbered, failure, others, caps, screen)
-        if screen.columns is None or _asks_on_first_screen(text):
-            break
-    return text
+    numbered = _with_numbers(verdicts)
+    *wider, narrowest = _caps(len(numbered), screen)
+    for caps in wider:
+        drawn = _draw(numbered, failure, others, caps, screen)
+        if drawn.asks_on_first_screen:
+            return drawn.text
+    return _draw(numbered, failure, others, narrowest, screen).text
 
 
-def _asks_on_first_screen(text: str) -> bool:
-    return not any(line.startswith(REMEDY) for line in text.splitlines()[_FIRST_SCREEN:])
+class _DrawnFailure(NamedTuple):
+    """The lines of a failure on a screen."""
+
+    what: list[str]
+    """What does not hold."""
+    to_do: list[list[str]]
+    """What to do: the lines of each remedy."""
+    besides: list[str]
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.what, *chain.from_iterable(self.to_do), *self.besides])
+
+    @property
+    def asks_on_first_screen(self) -> bool:
+        """Whether all remedies begin on the first screen."""
+        above = [*self.what, *chain.from_iterable(self.to_do[:-1])]
+        return not self.to_do or len(above) < _FIRST_SCREEN
 
 
-def _text(
+def _draw(
     verdicts: tuple[Verdict, ...], failure: Failure, others: tuple[FailureLine, ...], caps: Caps, screen: Screen
-) -> str:
+) -> _DrawnFailure:
     why = failure.why
     most = len(others) if caps.lines is None else min(caps.lines, screen.lines)
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
+    to_do, besides = [_shown([line], screen) for line in remedies], _shown(varied, screen)
     named = set(chain.from_iterable(_named_breaks(verdict, why) for verdict in verdicts))
     details = [
         line
@@ -251,16 +269,18 @@ def _text(
     left = _left(len(details) - most, "line", 2, screen)
     more = [*_shown(details[:most], screen), *left]
     if not verdicts:
-        return "\n".join([*more, *_shown(remedies, screen), *_shown(varied, screen)])
-    tail = _broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen)
-    tail += ["", *more] if more else [""]
+        return _DrawnFailure(more, to_do, besides)
     moved = _moved(others)
     came = _first_come([line for line in moved if line.about == "came"])
-    tail += [*_what_to_do(verdicts, why, came, caps, screen), *_shown(remedies, screen), *_shown(varied, screen)]
-    sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts, caps))
     cause = f"; {_first_moved(moved)}" if moved else ""
-    head = _broken([f"{_headline(verdicts, failure.steps)}{cause}", ""], screen)
-    return "\n".join([*head, *chain.from_iterable(sections), *tail])
+    what = [
+        *_broken([f"{_headline(verdicts, failure.steps)}{cause}", ""], screen),
+        *chain.from_iterable(_section(own, why, caps, screen) for own in _without_repetition(verdicts, caps)),
+        *_broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen),
+        "",
+        *more,
+    ]
+    return _DrawnFailure(what, [*_what_to_do(verdicts, why, came, caps, screen), *to_do], besides)
 
 
 def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
@@ -337,12 +357,14 @@ _FIRST_SCREEN = 22
 
 
 def _caps(limits: int, screen: Screen) -> Sequence[Caps]:
-    """Return the caps to try, the widest first."""
+    """Return the caps to try, the widest first; off a terminal, where nothing has to be seen at once, these alone."""
     if screen.everything:
         return (Caps(),)
-    if not limits:
-        return _WITHOUT_LIMITS
-    widest = _CAPS[min(limits, len(_CAPS)) - 1]
+    every = _for_limits(_CAPS[min(limits, len(_CAPS)) - 1]) if limits else _WITHOUT_LIMITS
+    return every[:1] if screen.columns is None else every
+
+
+def _for_limits(widest: Caps) -> Sequence[Caps]:
     rows, lines = widest.rows or 0, widest.lines or 0
     narrower = [widest._replace(rows=each, lines=lines * each // rows) for each in range(rows - 2, 3, -2)]
     narrowest = [caps._replace(remedies=widest.remedies) for caps in _NARROWEST_CAPS[:-1]]
@@ -619,11 +641,14 @@ def _what_to_do(
     came: str,
     caps: Caps,
     screen: Screen,
-) -> list[str]:
+) -> list[list[str]]:
+    """Return the lines of each remedy."""
     remedies = remedies_of(verdicts, why, came=came)
     most = _all_but_many(len(remedies), caps.remedies)
-    return [
-        *_broken([f"{REMEDY}{line}" for line in remedies[:most]], screen),
-        *_left(len(remedies) - most, "", len(REMEDY), screen),
-        *_broken([f"{REMEDY}{line}" for line in _about_not_measured(verdicts)], screen),
-    ]
+    shown, of_unmeasured = (
+        [_broken([f"{REMEDY}{line}"], screen) for line in lines]
+        for lines in (remedies[:most], _about_not_measured(verdicts))
+    )
+    if shown:
+        shown[-1] += _left(len(remedies) - most, "", len(REMEDY), screen)
+    return [*shown, *of_unmeasured]

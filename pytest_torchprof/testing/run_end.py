@@ -93,9 +93,9 @@ def _end_suite(state: RunState, session: pytest.Session) -> None:
 def _write_reports(state: RunState, record: RunRecord) -> list[str]:
     """Write the reports of a run, which tell what its record holds, and return the problems."""
     problems: list[str] = []
-    if not state.options.reports or (run := results_in(record)) is None:
+    if not state.options.reports:
         return problems
-    run = replace(run, rootdir=str(state.options.rootdir))
+    run = replace(results_in(record), rootdir=str(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
         try:
