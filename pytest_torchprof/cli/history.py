@@ -203,20 +203,18 @@ def _is_since(point: Point, since: datetime | None) -> bool:
 
 
 def _log(arguments: Namespace) -> int:
-    read = read_test(arguments)
-    branch = read.branch
+    branch, all_series = read_test(arguments)
     # Who asks for one test asks one question: what is more than chance in it does not depend on the others.
-    judged = judged_times(branch, read.series)
+    judged = judged_times(branch, all_series)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
     remarks = remark_lines(branch, width)
     sys.stdout.write("".join(f"{line}\n" for line in ["", *remarks] if remarks))
-    for series in read.series:
+    for series in all_series:
         lines = log_lines(series, unchanged(series), arguments.number, width)
         sys.stdout.write(on_screen("\n" + "\n".join(lines) + "\n"))
-        for event in read.events:
-            if any(change.key == series.key for change in event.changes):
-                sys.stdout.write("\n" + "\n".join(event_lines(event, branch.notes, width, series.key)) + "\n")
+        for event in events_of(branch, [series]):
+            sys.stdout.write("\n" + "\n".join(event_lines(event, branch.notes, width)) + "\n")
         own = [times for times in judged if times.times.series is series]
         for times in own:
             sys.stdout.write(on_screen("\n" + "\n".join(time_log_lines(times, width)) + "\n"))
@@ -227,10 +225,10 @@ def _log(arguments: Namespace) -> int:
 
 def _when(arguments: Namespace) -> int:
     condition = read_condition(arguments.condition)
-    read = read_test(arguments)
+    branch, all_series = read_test(arguments)
     width = terminal_width()
-    sys.stdout.write("\n".join(heading_lines(read.branch, width)) + "\n")
-    for series in read.series:
+    sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
+    for series in all_series:
         intervals = intervals_of(series.points, condition)
         sys.stdout.write("\n".join(when_lines(series, intervals, arguments.condition, width)) + "\n")
     return DONE

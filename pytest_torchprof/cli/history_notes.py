@@ -56,10 +56,12 @@ def _accept(arguments: Namespace) -> int:
 
 
 def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, list[str]]:
-    """Return the ids of the parts of each event, of counts and of times, by its own id."""
+    """Return the ids of the parts of each event, of counts and of times, by its own id; and each change of counts."""
     counts = {event_id(event): [*map(change_id, event.changes)] for event in events_of(branch, all_series)}
     steps = time_events(branch, judged_times(branch, all_series))
-    return counts | {time_event_id(event): [*map(step_id, event.steps)] for event in steps}
+    # log shows the change of its test by itself.
+    changes = {part: [part] for parts in counts.values() for part in parts}
+    return changes | counts | {time_event_id(event): [*map(step_id, event.steps)] for event in steps}
 
 
 def _alias(arguments: Namespace) -> int:
@@ -95,12 +97,10 @@ def _note(arguments: Namespace) -> int:
     store = store_that_is_there(arguments.store)
     text = _limited(arguments.text, "TEXT")
     branch, all_series = read_branch(arguments)
-    counts = {*map(event_id, events_of(branch, all_series))}
     subjects = _subjects(branch, all_series)
     subject = _the_one(arguments.subject, [*subjects, *branch.commits], "event or commit")
-    # The id of a step of times is another one as soon as a run has narrowed it: what is said is said of its series.
-    parts = [subject] if subject in counts or subject not in subjects else subjects[subject]
-    for part in parts:
+    # An event has another id as soon as it has another test: what is said is said of its parts.
+    for part in subjects.get(subject, [subject]):
         store.add_note(note_now(NoteKind.REMARK, part, text))
     sys.stdout.write(f"{'event' if subject in subjects else 'commit'} {subject[:SHOWN]}: noted\n")
     return 0

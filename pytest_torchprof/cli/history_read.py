@@ -7,12 +7,10 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
@@ -27,10 +25,9 @@ from pytest_torchprof.text import and_more, nearest, printable, quoted
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.history.changes import HistoryEvent
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.sql.of_tests import TestTables
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 _MOST_SHOWN: Final = 5
 """How many records that cannot be believed are named beside an answer."""
-_MOST_ASKED: Final = 50
-"""How many tests are asked for one by one; of more, reading all records is faster."""
 
 
 def add_choice_of_runs(parser: Parser) -> None:
@@ -72,20 +67,11 @@ def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
     return replace(branch, refused=len(refused)), series_of(branch)
 
 
-class TestRead(Struct, frozen=True, kw_only=True):
-    """What a history has of one test."""
+def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
+    """Return the branch and its series of the test that is asked for, with each label and on each hardware.
 
-    __test__ = False
-
-    branch: BranchRuns
-    series: Sequence[Series]
-    """Those of the test, with each of its labels and on each hardware."""
-    events: Sequence[HistoryEvent]
-    """The events of the branch that have to do with them, with all the tests that these have."""
-
-
-def read_test(arguments: Namespace) -> TestRead:
-    """Return what the branch has of the test that is asked for; TorchprofError if there is none."""
+    Raises TorchprofError if there is none.
+    """
     if arguments.store.kind in (StoreKind.SQLITE, StoreKind.POSTGRESQL):
         store_that_is_there(arguments.store)
         with database_at(arguments.store).asked() as tables:
@@ -94,49 +80,30 @@ def read_test(arguments: Namespace) -> TestRead:
     return _of_test(*read_branch(arguments), arguments.test)
 
 
-def _asked(arguments: Namespace, tables: TestTables) -> TestRead | None:
-    """Return what the tables have of the test; None where all records are to be read, as for a test that nobody has."""
+def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[Series]] | None:
+    """Return the same from the tables; None where all records are to be read, as for a test that nobody has."""
     notes = notes_by_subject(believed(store_at(arguments.store).notes()))
     repository = None if arguments.git is None else Repository.around(arguments.git)
     ids = tables.tests()
     now = {name: notes.name_now(name) for name in ids}
-
-    def read(names: Collection[str]) -> TestRead | None:
-        families = {now[name] for name in names}
-        runs = tables.runs_of({name: ids[name] for name in ids if now[name] in families})
-        if runs is None:
-            return None
-        branch = branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes)
-        return _of_test(branch, series_of(branch), arguments.test)
-
     # A name may have a label and a rank behind the test's.
     names = {name for name in ids if now[name] == notes.name_now(arguments.test) or arguments.test.startswith(name)}
-    own = read(names) if 0 < len(names) <= _MOST_ASKED else None
-    if own is None or not own.events:
-        return own
-    # What an event is called follows from all its tests.
-    commits = {sha for event in own.events for sha in (event.before, event.after)}
-    runs = {run.uuid for run in own.branch.runs if run.commit is not None and run.commit.sha in commits}
-    differing = {*tables.differing(runs)}
-    renamed = {name for name in ids if now[name] != name}
-    names |= renamed | {name for name, key in ids.items() if key in differing}
-    return read(names) if len(names) <= _MOST_ASKED else None
+    families = {now[name] for name in names}
+    runs = tables.runs_of({name: ids[name] for name in ids if now[name] in families})
+    if runs is None or not names:
+        return None
+    branch = branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes)
+    return _of_test(branch, series_of(branch), arguments.test)
 
 
-def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> TestRead:
-    """Return what concerns a test alone; TorchprofError if there is none of this name."""
+def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> tuple[BranchRuns, list[Series]]:
+    """Return a branch and the series of one test; TorchprofError if there is none of this name."""
     name = branch.notes.name_now(test)
     own = [series for series in all_series if series.key.test == name or series.key.name == test]
     if not own:
         known = {series.key.test for series in all_series}
         raise TorchprofError(f"the history has no test {test!r}; {nearest(test, known)}", Code.NO_HISTORY)
-    keys = {series.key for series in own}
-    events = events_of(branch, all_series)
-    return TestRead(
-        branch=branch,
-        series=own,
-        events=[event for event in events if any(change.key in keys for change in event.changes)],
-    )
+    return branch, own
 
 
 def store_that_is_there(where: Where) -> Store:

@@ -406,6 +406,7 @@ def history() -> Schema:
     }
     change = fields(
         {
+            "id": TEXT,
             **series,
             "state": {"enum": [str(state) for state in State]},
             "undone_at": nullable(TEXT),

@@ -9,7 +9,9 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.history.event_ids import (
     accepted_because,
+    change_id,
     event_id,
+    remarks_on_changes,
     remarks_on_steps,
     time_accepted_because,
     time_event_id,
@@ -76,11 +78,10 @@ def changes_json(
 
 
 def _event(event: HistoryEvent, notes: Notes) -> dict[str, Any]:
-    own = event_id(event)
     return {
-        "id": own,
+        "id": event_id(event),
         "accepted": accepted_because(event, notes),
-        "remarks": notes.remarks.get(own, ()),
+        "remarks": remarks_on_changes(event, notes),
         "cause": str(event.cause),
         "before": event.before,
         "after": event.after,
@@ -129,6 +130,7 @@ def _times(times: TimeSeries) -> dict[str, Any]:
 def _change(change: SeriesChange) -> dict[str, Any]:
     plain: dict[str, Any] = to_builtins(
         {
+            "id": change_id(change),
             **asdict(change.key),
             "state": str(change.state),
             "undone_at": change.undone_at,

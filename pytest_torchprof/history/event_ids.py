@@ -32,8 +32,9 @@ def change_id(change: SeriesChange) -> str:
 
 
 def event_id(event: HistoryEvent) -> str:
-    """Return the id of an event, which changes as soon as the event has another test."""
-    return _digest(sorted(map(change_id, event.changes)))
+    """Return the id of an event: of one change its own, of more another one as soon as the event has another test."""
+    ids = sorted(map(change_id, event.changes))
+    return ids[0] if len(ids) == 1 else _digest(ids)
 
 
 def accepted_because(event: HistoryEvent, notes: Notes) -> str | None:
@@ -41,6 +42,12 @@ def accepted_because(event: HistoryEvent, notes: Notes) -> str | None:
     reasons = [notes.accepted.get(change_id(change)) for change in event.changes]
     known = [reason for reason in reasons if reason is not None]
     return known[0] if len(known) == len(reasons) else None
+
+
+def remarks_on_changes(event: HistoryEvent, notes: Notes) -> list[str]:
+    """Return what is said of the changes of an event, each once."""
+    texts = [text for change in event.changes for text in notes.remarks.get(change_id(change), ())]
+    return list(dict.fromkeys(texts))
 
 
 def step_id(step: TimeStep) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State
-from pytest_torchprof.history.event_ids import SHOWN, accepted_because, event_id
+from pytest_torchprof.history.event_ids import SHOWN, accepted_because, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.text import counted, first_of, printable, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
@@ -52,22 +50,17 @@ def heading_lines(branch: BranchRuns, width: int) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey | None = None) -> list[str]:
-    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went.
-
-    ``only``: the one series of which it is told.
-    """
-    whole, changes = event, tuple(change for change in event.changes if only in (None, change.key))
-    event = replace(event, changes=changes)
+def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
+    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went."""
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
-    lines = wrapped(f"{when}{cause_text(event)}  [{event_id(whole)[:SHOWN]}]", _INDENT, first="", width=width)
+    lines = wrapped(f"{when}{cause_text(event)}  [{event_id(event)[:SHOWN]}]", _INDENT, first="", width=width)
     for change in event.changes:
         lines += wrapped(change_text(change), f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
-    for word, text in remarks_on(whole, notes):
+    for word, text in remarks_on(event, notes):
         lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
     if event.cause is Cause.RANGE:
@@ -153,9 +146,9 @@ def _interval(interval: Interval, condition: str) -> str:
 def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
     """Return what is said of an event and of the commits that can have made it."""
     accepted = accepted_because(event, notes)
-    subjects = [event_id(event), *(event.commits or (event.after,))]
-    remarks = [("note", text) for subject in subjects for text in notes.remarks.get(subject, ())]
-    return [*([] if accepted is None else [("known", accepted)]), *remarks]
+    of_commits = [text for sha in event.commits or (event.after,) for text in notes.remarks.get(sha, ())]
+    remarks = [*remarks_on_changes(event, notes), *of_commits]
+    return [*([] if accepted is None else [("known", accepted)]), *(("note", text) for text in remarks)]
 
 
 def cause_text(event: BranchEvent) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 
 from pytest_torchprof.history.reading import HistoryRun, RunTimes
 from pytest_torchprof.history.record import (
@@ -24,7 +24,7 @@ from pytest_torchprof.history.sql.rows import environment_id
 from pytest_torchprof.history.sql.schema import MEASUREMENT, RECORD, STRUCTURE, TEST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -75,13 +75,6 @@ class TestTables:
         ids = measured.structures
         structures = select(STRUCTURE.c.id, STRUCTURE.c.name, STRUCTURE.c.kernels).where(STRUCTURE.c.id.in_(ids))
         return measured.runs({key: (name, kernels) for key, name, kernels in self._connection.execute(structures)})
-
-    def differing(self, runs: Collection[str]) -> Collection[str]:
-        """Return the ids of the tests that some of these runs measured differently."""
-        compared = [MEASUREMENT.c.structure, MEASUREMENT.c.source, *(MEASUREMENT.c[name] for name in EXACT)]
-        moved = or_(*(func.min(column) != func.max(column) for column in compared))
-        chosen = select(MEASUREMENT.c.test).where(MEASUREMENT.c.run.in_(runs)).group_by(MEASUREMENT.c.test)
-        return self._connection.scalars(chosen.having(moved)).all()
 
     def _all_heads(self) -> Sequence[RunHead] | None:
         if self._heads is None:
