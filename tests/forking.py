@@ -49,14 +49,19 @@ class Fork:
     def __init__(self, started: fresh.Fresh) -> None:
         self._process = started.process
         self.pid = started.process.pid
+        self._status: int | None = None
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        if self._status is None and self._process.exitcode is not None:
+            self._status = self._process.exitcode
+            self._process.close()
+        return self._status
 
     returncode = property(poll)
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
+        if self.returncode is None:
+            self._process.join(timeout)
         if self.returncode is None:
             raise subprocess.TimeoutExpired("a fork", timeout)
         return self.returncode

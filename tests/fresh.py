@@ -66,10 +66,13 @@ class Fresh:
         self.process.join(limit_s)
         self.process.kill()
         self.process.join()
+        status = self.process.exitcode
+        # Tests are kept from the garbage collector, and a run has more of them than a process may have files.
+        self.process.close()
         out, err = (path.read_text() if path.exists() else "" for path in self.outputs)
         if self.kept is not None:
             self.kept.cleanup()
-        return subprocess.CompletedProcess([], self.process.exitcode, out, err)
+        return subprocess.CompletedProcess([], status, out, err)
 
 
 def start_pytest(*words: str, **environment: str) -> Fresh:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -129,8 +129,8 @@ def test_only_one_process_measures_on_a_gpu_at_a_time(folder):
 
 def test_who_waits_says_at_once_for_whom_and_how_long_and_gets_its_turn(capsys):
     with holder(2) as process, holding(UUID, SHOWN):
-        said = capsys.readouterr().err
-    assert said.startswith(f"torchprof waits for the GPU, up to 60 minutes: process {process.pid} (")
+        said, by = capsys.readouterr().err, process.pid
+    assert said.startswith(f"torchprof waits for the GPU, up to 60 minutes: process {by} (")
     assert said.endswith(") measures test_it.py::test_held\n")
 
 
@@ -139,8 +139,9 @@ def test_a_wait_is_told_before_the_holder_lets_go_through_a_pipe_too():
     with holding(UUID, told_nothing, doing="test_here.py::test_first"):
         # A process of Python's own: what it writes is held back as in every program that writes into a pipe.
         waiter = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        told, _, _ = select.select([waiter.stderr], [], [], LIMIT_S)
-        said = waiter.stderr.readline() if told else "nothing"
+        with selectors.DefaultSelector() as selector:
+            selector.register(waiter.stderr, selectors.EVENT_READ)
+            said = waiter.stderr.readline() if selector.select(LIMIT_S) else "nothing"
     rest = waiter.communicate(timeout=LIMIT_S)
     assert re.fullmatch(
         rf"torchprof waits for the GPU, up to 60 minutes: process {os.getpid()} \(.+\) "

@@ -253,7 +253,8 @@ def test_all_of_two_thousand_tests_are_listed_when_there_is_time(browser, long_p
 def test_only_the_first_of_two_thousand_tests_hold_up_the_first_paint(busy_browser, long_page):
     busy_browser.open(long_page)
     assert len(texts(busy_browser, "#tests tbody tr")) == 200
-    assert busy_browser.run("performance.getEntriesByType('paint')[0].startTime") > 0
+    busy_browser.wait("performance.getEntriesByType('paint').length > 0")
+    assert len(texts(busy_browser, "#tests tbody tr")) == 200
 
 
 @pytest.mark.parametrize("asked", ["search.value = 'test_1999'; search.dispatchEvent(new Event('input'))", ""])
