@@ -6,7 +6,8 @@
 The files are copies of the recordings with other time stamps. Sides take turns, so that a machine whose speed drifts
 treats them alike; of each the median is told, and of pairs the ratios. HTA reads the same files in one process, in the
 interpreter given with --hta (``pip install HolisticTraceAnalysis==0.5.0`` in an environment of its own): kernel
-breakdown, launch statistics and idle time of each; what it cannot read is left out for both. The loop starts the
+breakdown, launch statistics and idle time of each; what it cannot read is counted, and left out for both. Both sides
+include their start. CPU time is of all processes, and in the column `driver` of the command's own. The loop starts the
 command ``torchprof analyze --json`` once for each file. With --records so many small recordings are judged, and the
 driver's memory is told. Prints ratios, asserts nothing.
 """
@@ -48,10 +49,11 @@ TIME_STAMP = re.compile(rb'("ts": ?)(\d+)')
 
 
 class Used(NamedTuple):
-    """What a command took with all its processes, and the most memory of its first one."""
+    """What a command took with all its processes; of its first one the CPU time alone, and the most memory."""
 
     wall_s: float
     cpu_s: float
+    first_s: float
     peak_bytes: int
     output: str
 
@@ -60,12 +62,14 @@ def used(command: list[str]) -> Used:
     """Run a command; whatever limits were missed, it has to come to an end."""
     before, began = os.times(), time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, text=True)
-    peak_bytes = 0
+    peak_bytes, first_s = 0, 0.0
     while process.poll() is None:
         try:
             status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace")
+            user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         except OSError:
-            status = ""
+            continue
+        first_s = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
         if high := re.search(r"VmHWM:\s+(\d+) kB", status):
             peak_bytes = max(peak_bytes, int(high[1]) * 1024)
         time.sleep(0.02)
@@ -74,7 +78,7 @@ def used(command: list[str]) -> Used:
     if process.returncode not in (0, 1, 3):
         raise SystemExit(f"failed with exit status {process.returncode}: {' '.join(command[:8])}")
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return Used(time.perf_counter() - began, cpu_s, peak_bytes, output)
+    return Used(time.perf_counter() - began, cpu_s, first_s, peak_bytes, output)
 
 
 def copied(recordings: list[str], copies: int, folder: Path) -> list[Path]:
@@ -121,7 +125,8 @@ def judge(recordings: list[str], copies: int, rounds: int, hta: str | None) -> N
         for _ in range(rounds):
             for jobs, own in runs.items():
                 own.append(fleet.run(jobs))
-        print(f"{len(files)} files, {size / 1e6:.1f} MB\n{'':26}{'wall':>10}{'CPU':>10}{'files/s':>10}{'MB/s':>10}")
+        print(f"{len(files)} files, {size / 1e6:.1f} MB")
+        print(f"{'':26}{'wall':>10}{'CPU':>10}{'driver':>10}{'files/s':>10}{'MB/s':>10}")
         for jobs, own in runs.items():
             show(counted(jobs), own, len(files), size)
         print(f"two jobs are faster by {ratio(runs[1], runs[2])}")
@@ -133,7 +138,8 @@ def judge(recordings: list[str], copies: int, rounds: int, hta: str | None) -> N
 def show(title: str, runs: list[Used], files: int, size: int) -> None:
     wall_s = median(run.wall_s for run in runs)
     cpu_s = median(run.cpu_s for run in runs)
-    print(f"{title:26}{wall_s:8.2f} s{cpu_s:8.2f} s{files / wall_s:10.1f}{size / 1e6 / wall_s:10.2f}")
+    first_s = median(run.first_s for run in runs)
+    print(f"{title:26}{wall_s:8.2f} s{cpu_s:8.2f} s{first_s:8.2f} s{files / wall_s:10.1f}{size / 1e6 / wall_s:10.2f}")
 
 
 def ratio(slower: list[Used], faster: list[Used]) -> str:
@@ -171,13 +177,18 @@ def beside_hta(script: Path, hta: str, files: list[Path], rounds: int) -> None:
     """Compare one process with one process, over the files that HTA reads."""
     some = [str(file) for file in files[:: max(1, len(files) // 60)]]
     read = used([hta, "-c", HTA, *some]).output.split()
+    if not read:
+        raise SystemExit(f"{hta}: HTA reads none of {len(some)} files: is it installed there?")
+    print(
+        f"HTA reads {len(read)} of {len(some)} files, and fails at {len(some) - len(read)}; over those that it reads:"
+    )
     size = sum(Path(name).stat().st_size for name in read)
     manifest = script.parent / "read.jsonl"
     manifest.write_text("".join(f"{json.dumps({'url': name})}\n" for name in read), encoding="utf-8")
     fleet = Fleet(script, [str(manifest)])
     sides = [(used([hta, "-c", HTA, *read]), fleet.run(1)) for _ in range(rounds)]
     theirs, ours = (list(side) for side in zip(*sides, strict=True))
-    show(f"HTA, {len(read)} of {len(some)} files", theirs, len(read), size)
+    show(f"HTA, {len(read)} files", theirs, len(read), size)
     show("1 job over the same", ours, len(read), size)
     print(f"1 job is faster than HTA by {ratio(theirs, ours)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -172,6 +173,8 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
         (["empty", "--into", "out"], "empty"),
         (["", "--into", "out"], "SOURCE"),
         (["traces", "--into", ""], "--into"),
+        (["traces", "--into", "traces"], "--into traces"),
+        (["traces/0.json.gz", "traces/bert", "--into", "."], "--into ."),
         (["zero.jsonl", "--into", "out"], "zero.jsonl:1"),
         (["twice.jsonl", "--into", "out"], "0.json.gz"),
         (["nothing://bucket/traces", "--into", "out"], "nothing://bucket/traces"),
@@ -279,6 +282,35 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
     fleet(*words)
     assert "1 archive and 1 link to folders" in capsys.readouterr().err
     assert summary_in(tmp_path / "out")["listed"] == 8
+
+
+def test_what_other_runs_have_written_is_no_recording(traces, tmp_path, capsys):
+    assert fleet(traces, "--into", traces / "before") == 3
+    # Their names alone say nothing.
+    own_recording({"one": 1}).write(traces / "bert" / "list.json")
+    own_recording({"one": 2}).write(traces / "bert" / "summary.json")
+    capsys.readouterr()
+    assert fleet(traces, "--into", traces / "out") == 3
+    assert "other runs have written into 1 folder" in capsys.readouterr().err
+    assert counts(summary_in(traces / "out")) == [10, 7, 1, 2]
+
+
+def test_large_files_are_judged_first(tmp_path):
+    files = [tmp_path / "traces" / f"{number}.json" for number in range(6)]
+    files[0].parent.mkdir()
+    for file, kernels in zip(files, (40, 2, 300, 9, 5000, 700), strict=True):
+        own_recording({"one": kernels}).write(file)
+    assert main(["fleet", "run", str(tmp_path / "traces"), "--into", str(tmp_path / "out"), "--jobs", "1"]) == 0
+    (part,) = (tmp_path / "out" / "parts").iterdir()
+    judged = [Path(json.loads(line)["url"]) for line in part.read_text().splitlines()]
+    assert judged == sorted(files, key=lambda file: file.stat().st_size, reverse=True)
+    records = (tmp_path / "out" / "records.jsonl").read_text().splitlines()
+    assert [Path(json.loads(line)["url"]) for line in records] == files
+
+
+def test_a_mistake_leaves_no_process_behind(tmp_path):
+    assert fleet(tmp_path / "nothing", "--into", tmp_path / "out") == 2
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentTypeError
 from collections import defaultdict
+from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.fleet.bounded import Bounds
+    from pytest_torchprof.fleet.bounds import Bounds
+    from pytest_torchprof.fleet.crew import LocalCrew
     from pytest_torchprof.fleet.driving import Crew
     from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
     from pytest_torchprof.fleet.jobs import JobRecord
@@ -177,46 +179,62 @@ def run(arguments: Namespace) -> int:
 
 
 def _run(arguments: Namespace) -> int:
-    from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415 - help and usage errors do without
-    from pytest_torchprof.fleet.status import writer_of  # noqa: PLC0415
-
     bounds, shard = _bounds(arguments), arguments.shard
-    with folder_of_run(arguments.into, arguments.retries, writer_of(shard.which, shard.among)) as folder:
-        frozen = _frozen(arguments, folder)
-        records = folder.known(note)
-        to_do = [task for task in shard.of(frozen.tasks()) if task.key not in records.places]
-        _drive(arguments, bounds, folder, to_do)
-        return _summed_up(folder, frozen, shard, arguments.max_bad)
+    with _crew_here(arguments, bounds) as crew:
+        from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415 - help and usage errors do without
+        from pytest_torchprof.fleet.status import writer_of  # noqa: PLC0415
+
+        with folder_of_run(arguments.into, arguments.retries, writer_of(shard.which, shard.among)) as folder:
+            frozen = _frozen(arguments, folder)
+            records = folder.known(note)
+            to_do = [task for task in shard.of(frozen.tasks()) if task.key not in records.places]
+            _drive(arguments, bounds, crew, folder, to_do)
+            return _summed_up(folder, frozen, shard, arguments.max_bad)
 
 
 def _retry(arguments: Namespace) -> int:
-    from pytest_torchprof.fleet.folder import folder_of_run, retry_of  # noqa: PLC0415
-
     bounds = _bounds(arguments)
-    with folder_of_run(arguments.folder, arguments.retries) as before:
-        frozen = before.frozen()
-        if frozen.version != version("pytest-torchprof"):
-            raise UsageError(f"{before.shown} holds a run with other {_ASKED['version']}; run it into another folder")
-        places = before.known(note).places
-        bad = [task for task in frozen.tasks() if (at := places.get(task.key)) is not None and at.is_quarantined]
-        folder = replace(before, writer=f"retry{1 + max(map(retry_of, before.parts()), default=0)}")
-        _drive(arguments, bounds, folder, bad)
-        return _summed_up(folder, frozen, Shard(1, 1), arguments.max_bad)
+    with _crew_here(arguments, bounds) as crew:
+        from pytest_torchprof.fleet.folder import folder_of_run, retry_of  # noqa: PLC0415
+
+        with folder_of_run(arguments.folder, arguments.retries) as before:
+            frozen = before.frozen()
+            if frozen.version != version("pytest-torchprof"):
+                raise UsageError(
+                    f"{before.shown} holds a run with other {_ASKED['version']}; run it into another folder"
+                )
+            places = before.known(note).places
+            bad = [task for task in frozen.tasks() if (at := places.get(task.key)) is not None and at.is_quarantined]
+            folder = replace(before, writer=f"retry{1 + max(map(retry_of, before.parts()), default=0)}")
+            _drive(arguments, bounds, crew, folder, bad)
+            return _summed_up(folder, frozen, Shard(1, 1), arguments.max_bad)
 
 
-def _drive(arguments: Namespace, bounds: Bounds, folder: FleetFolder, tasks: Sequence[FileTask]) -> None:
+@contextmanager
+def _crew_here(arguments: Namespace, bounds: Bounds) -> Iterator[LocalCrew | None]:
+    """Yield processes of this machine, which are ended at last; None where an engine judges."""
+    if arguments.engine is not None:
+        yield None
+        return
+    # Nothing else is imported before: the first process and the command get ready beside each other.
     from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415
+
+    crew = LocalCrew(_jobs(arguments, bounds), bounds)
+    try:
+        yield crew
+    finally:
+        crew.end()
+
+
+def _drive(
+    arguments: Namespace, bounds: Bounds, here: LocalCrew | None, folder: FleetFolder, tasks: Sequence[FileTask]
+) -> None:
     from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
     from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
     from pytest_torchprof.fleet.progress import Progress  # noqa: PLC0415
     from pytest_torchprof.fleet.staging import StagingCrew  # noqa: PLC0415
 
-    jobs = arguments.jobs or _jobs(bounds.memory_bytes)
-    crew: Crew
-    if arguments.engine is None:
-        crew = LocalCrew(jobs, bounds)
-    else:
-        crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
+    crew: Crew = here or EngineCrew(engine_called(arguments.engine), 2 * _jobs(arguments, bounds), bounds)
     crew = StagingCrew(crew)
     progress = Progress(len(tasks), sum(task.file.size or 0 for task in tasks), sys.stderr)
     try:
@@ -245,7 +263,7 @@ def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: i
 
 
 def _bounds(arguments: Namespace) -> Bounds:
-    from pytest_torchprof.fleet.bounded import Bounds  # noqa: PLC0415
+    from pytest_torchprof.fleet.bounds import Bounds  # noqa: PLC0415
     from pytest_torchprof.limits.quantities import duration_us, size_bytes  # noqa: PLC0415
 
     def read(option: str, quantity: Callable[[object], float], text: str) -> float:
@@ -263,14 +281,17 @@ def _bounds(arguments: Namespace) -> Bounds:
     return Bounds(memory_bytes=memory_bytes, timeout_s=timeout_s)
 
 
-def _jobs(memory_bytes: int) -> int:
-    """Return how many processes the CPU cores and the memory allow, by what this process may use of the machine."""
+def _jobs(arguments: Namespace, bounds: Bounds) -> int:
+    """Return how many processes are asked for, or the CPU cores and the memory allow that this process may use."""
+    if arguments.jobs:
+        jobs: int = arguments.jobs
+        return jobs
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         there_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows does not say.
         return cores
-    return max(min(cores, there_bytes // memory_bytes), 1)
+    return max(min(cores, there_bytes // bounds.memory_bytes), 1)
 
 
 def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
@@ -300,12 +321,14 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         if getattr(frozen, name) != value:
             raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
     if is_new:
-        archives, links = passed_over(arguments.source)
-        if archives or links:
+        over = passed_over(arguments.source, arguments.into)
+        if over.archives or over.links:
             note(
-                f"not looked into, as they lie in folders: {counted(archives, 'archive')} and {counted(links, 'link')} "
-                "to folders; what they hold is judged where they are sources themselves"
+                f"not looked into, as they lie in folders: {counted(over.archives, 'archive')} and "
+                f"{counted(over.links, 'link')} to folders; what they hold is judged where they are sources themselves"
             )
+        if over.runs:
+            note(f"left out: what other runs have written into {counted(over.runs, 'folder')} of the sources")
     else:
         _tell_of_changes(frozen, arguments)
     return frozen

@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pytest_torchprof.fleet.bounded import Bounds, judge_within
+from pytest_torchprof.fleet.bounded import judge_within
+from pytest_torchprof.fleet.bounds import Bounds
 from pytest_torchprof.fleet.judging import Answers, FileTask, Hindrance, Tasks, Trouble
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied

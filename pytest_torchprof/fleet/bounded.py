@@ -11,22 +11,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from pytest_torchprof.fleet.judging import FileTask, Trouble, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_torchprof.fleet.bounds import Bounds
+
 _ONE_AT_A_TIME: Final = Lock()
 """Both bounds are the process's, and its threads gain nothing from judging several files at once."""
-
-
-class Bounds(Struct, frozen=True, kw_only=True):
-    """What a file may take."""
-
-    memory_bytes: int
-    timeout_s: float
 
 
 def judge_within(task: FileTask, bounds: Bounds) -> bytes | Trouble:

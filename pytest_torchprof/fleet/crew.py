@@ -1,4 +1,7 @@
-"""Who judges: processes of this machine, each of which is replaced after some files, and one alone for a bad file."""
+"""Who judges: processes of this machine, each of which is replaced after some files, and one alone for a bad file.
+
+The first process begins before the command has imported what judges, and this module takes as little as it can.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,10 @@ from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.fleet.alone import judge_alone
-from pytest_torchprof.fleet.bounded import Bounds, judge_within
-
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from pytest_torchprof.fleet.bounds import Bounds
     from pytest_torchprof.fleet.judging import Answers, Tasks
 
 _LIFETIME: Final = 1000
@@ -26,12 +27,13 @@ class LocalCrew:
     """Processes that are spawned, as many as are asked for."""
 
     def __init__(self, jobs: int, bounds: Bounds) -> None:
-        """Start nothing yet."""
+        """Begin one process, which gets ready while the files are listed; the others begin once they are needed."""
         self.at_once = 2 * jobs
         self._jobs, self._bounds = jobs, bounds
-        self._pool: Executor | None = None
         self._given = 0
         self._alone = ThreadPoolExecutor(jobs)
+        self._pool: Executor | None = self._new_pool()
+        self._pool.submit(_be_there)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged beside others."""
@@ -45,13 +47,18 @@ class LocalCrew:
 
     def _submit(self, tasks: Tasks) -> Future[Answers]:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
+            self._pool = self._new_pool()
             self._given = 0
         self._given += len(tasks)
         return self._pool.submit(judge_beside, tasks, self._bounds)
 
+    def _new_pool(self) -> Executor:
+        return ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
+
     def submit_alone(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged in a process of their own."""
+        from pytest_torchprof.fleet.alone import judge_alone  # noqa: PLC0415 - what judges
+
         return self._alone.submit(judge_alone, tasks, self._bounds)
 
     def renew(self) -> None:
@@ -71,6 +78,8 @@ class LocalCrew:
 
 def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:
     """Return what files come to, in a process that judges others before and after them."""
+    from pytest_torchprof.fleet.bounded import judge_within  # noqa: PLC0415 - what judges
+
     came = [judge_within(task, bounds) for task in tasks]
     # Nothing of the files stays: what was there before them was frozen, and is not gone through.
     gc.collect()
@@ -82,8 +91,14 @@ def _begin() -> None:
     # Ctrl-C is the driver's, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_driver, daemon=True).start()
+    from pytest_torchprof.fleet import bounded  # noqa: F401, PLC0415 - what judges
+
     gc.freeze()
     gc.disable()
+
+
+def _be_there() -> None:
+    """Do nothing: a process begins when it is given something."""
 
 
 def _end_with_driver() -> None:

@@ -6,6 +6,7 @@ import heapq
 import time
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
@@ -111,8 +112,8 @@ class _Part:
 
 
 def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: int, progress: Progress) -> None:
-    """Judge files until each has a record in the folder; TorchprofError if they cannot be kept."""
-    queue, part = _Queue(tasks), _Part(folder)
+    """Judge files until each has a record in the folder, large ones first; TorchprofError if they cannot be kept."""
+    queue, part = _Queue(largest_first(tasks)), _Part(folder)
     running: dict[Future[Answers], _Try] = {}
     try:
         while True:
@@ -142,6 +143,11 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
         for future in running:
             future.cancel()
         part.close()
+
+
+def largest_first(tasks: Iterable[FileTask]) -> list[FileTask]:
+    """Return files by their sizes, so that at the end no process has a large one for which all others wait."""
+    return sorted(tasks, key=lambda task: inf if task.file.size is None else task.file.size, reverse=True)
 
 
 def together(tasks: Iterable[FileTask]) -> Iterator[Tasks]:

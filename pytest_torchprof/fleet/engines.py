@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from pytest_torchprof.fleet.alone import judge_alone
-from pytest_torchprof.fleet.bounded import Bounds, judge_within
+from pytest_torchprof.fleet.bounded import judge_within
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, describe
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from pytest_torchprof.fleet.bounds import Bounds
     from pytest_torchprof.fleet.judging import Answers, Tasks
 
 FORMS: Final = "futures:MODULE:FACTORY, dask or dask:ADDRESS"

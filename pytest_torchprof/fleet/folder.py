@@ -22,7 +22,7 @@ from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, JobsSummary, jo
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.origin import ListOrigin  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.rules import FleetRule, question_of
-from pytest_torchprof.fleet.sources import Listed, from_root
+from pytest_torchprof.fleet.sources import LIST, PARTS, SUMMARY, Listed, from_root
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind")
 SCHEMA: Final = 1
 _PART: Final = ".part.jsonl"
-LIST: Final = "list.json"
 RECORDS: Final = "records.jsonl"
 JOBS: Final = "jobs.jsonl"
-SUMMARY: Final = "summary.json"
 
 
 class FrozenList(Struct, frozen=True, kw_only=True):
@@ -136,7 +134,7 @@ class FleetFolder(Struct, frozen=True):
         """Return the list of the run, which is made and kept if there is none yet."""
         frozen = None if self.has_list else made()
         with self._written():
-            (self.path / "parts").mkdir(parents=True, exist_ok=True)
+            (self.path / PARTS).mkdir(parents=True, exist_ok=True)
             if frozen is not None and self.bucket is not None:
                 self.bucket.put_once(LIST, msgspec.json.encode(frozen))
                 # Another command may have been first.
@@ -160,22 +158,22 @@ class FleetFolder(Struct, frozen=True):
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Keep records as a part of its own; TorchprofError if it cannot be written."""
-        part = self.path / "parts" / f"{self.writer}{'-' if self.writer else ''}{uuid.uuid4().hex}{_PART}"
+        part = self.path / PARTS / f"{self.writer}{'-' if self.writer else ''}{uuid.uuid4().hex}{_PART}"
         with self._written(), replacing(part, lasting=True) as unfinished:
             unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
         if self.bucket is not None:
-            self.bucket.put(f"parts/{part.name}", part)
+            self.bucket.put(f"{PARTS}/{part.name}", part)
 
     def parts(self) -> list[str]:
         """Return the names of the parts that are there."""
-        return sorted(part.name for part in (self.path / "parts").glob(f"*{_PART}"))
+        return sorted(part.name for part in (self.path / PARTS).glob(f"*{_PART}"))
 
     def known(self, note: Callable[[str], None]) -> Records:
         """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
         if self.bucket is not None:
             self._copy_parts(self.bucket)
         places: dict[str, _LinePlace] = {}
-        for part in (self.path / "parts" / name for name in self.parts()):
+        for part in (self.path / PARTS / name for name in self.parts()):
             try:
                 with part.open("rb") as file:
                     own = list(_places(part.name, file))
@@ -187,21 +185,21 @@ class FleetFolder(Struct, frozen=True):
                 # Two drivers may both have judged it, one of them in a bad moment.
                 if before is None or self._rank(place) < self._rank(before):
                     places[key] = place
-        return Records(path=self.path / "parts", places=places)
+        return Records(path=self.path / PARTS, places=places)
 
     def _copy_parts(self, bucket: Bucket) -> None:
-        there = set(bucket.names("parts"))
+        there = set(bucket.names(PARTS))
         with self._written():
-            (self.path / "parts").mkdir(exist_ok=True)
+            (self.path / PARTS).mkdir(exist_ok=True)
             for name in sorted(there):
-                part = self.path / "parts" / name
+                part = self.path / PARTS / name
                 # A part is never changed.
                 if name.endswith(_PART) and not part.exists():
                     with replacing(part) as unfinished:
-                        bucket.fetch(f"parts/{name}", unfinished)
+                        bucket.fetch(f"{PARTS}/{name}", unfinished)
 
     def _rank(self, place: _LinePlace) -> tuple[bool, int, bytes]:
-        with (self.path / "parts" / place.part).open("rb") as file:
+        with (self.path / PARTS / place.part).open("rb") as file:
             return place.is_quarantined, -retry_of(place.part), _read(file, place)
 
     def sum_up(

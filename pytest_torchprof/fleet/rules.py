@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -98,6 +99,7 @@ def takers(rules: Sequence[FleetRule], files: Iterable[Listed]) -> list[set[int]
     return first
 
 
+@lru_cache(maxsize=64)  # Many files are asked the same, and reading it takes a tenth of the time of a small one.
 def asked_of(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
     """Return the declarations of kernels, the limits and the rules of findings; TorchprofError for what is none."""
     if question.device is not None and question.device not in (known := [kind.name for kind in device_kinds()]):

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 ARCHIVE: Final = ".zip"
 MANIFEST: Final = ".jsonl"
+LIST: Final = "list.json"
+SUMMARY: Final = "summary.json"
+PARTS: Final = "parts"
+"""What a run writes into its folder, which may lie among recordings."""
 
 
 class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,7 +92,15 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
     folder = address_of(str(apart_from)).rstrip(f"/{os.sep}")
     left_out = (f"{folder}{os.sep}", f"{folder}/")
     for source in sources:
-        own = [file for file in _files_of(source, retries) if not file.url.startswith(left_out)]
+        there = list(_files_of(source, retries))
+        own = [file for file in there if not file.url.startswith(left_out)]
+        if there and not own:
+            problem = (
+                f"--into {without_passwords(str(apart_from))}: all that {without_passwords(source)} has lies in it"
+            )
+            raise TorchprofError(
+                f"{problem}, and what a run writes is not judged. Name another folder.", Code.BAD_USAGE
+            )
         if not own:
             problem = (
                 f"{without_passwords(source)}: there are no recordings: expected files that end in .json or .json.gz. "
@@ -108,19 +120,28 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
     return tuple(_looked_up([files[key] for key in sorted(files)], retries))
 
 
-def passed_over(sources: Iterable[str]) -> tuple[int, int]:
-    """Return how many archives lie in folders that are sources, and how many links to folders: neither is looked into.
+class PassedOver(Struct, frozen=True):
+    """How many of what lies in folders that are sources is not looked into, also where another source lists it."""
 
-    Those that are listed by another source count too.
-    """
-    archives = links = 0
+    archives: int
+    links: int
+    """To folders."""
+    runs: int
+    """Folders of fleets, whose own files are no recordings."""
+
+
+def passed_over(sources: Iterable[str], apart_from: str | Path) -> PassedOver:
+    """Return what is not looked into of folders that are sources, beside the folder of the run itself."""
+    archives = links = runs = 0
+    itself = address_of(str(apart_from))
     for source in sources:
         if is_remote(source) or not Path(address_of(source)).is_dir():
             continue
         for place, folders, files in os.walk(address_of(source)):
             archives += sum(name.endswith(ARCHIVE) for name in files)
             links += sum(Path(place, name).is_symlink() for name in folders)
-    return archives, links
+            runs += place != itself and _is_of_run(Path(place, LIST))
+    return PassedOver(archives, links, runs)
 
 
 def _looked_up(files: Sequence[Listed], retries: int) -> list[Listed]:
@@ -173,7 +194,7 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
         return
     path = Path(address_of(source))
     if path.is_dir():
-        yield from map(_file, traces_in(str(path), onerror=_refuse))
+        yield from (_file(trace) for trace in traces_in(str(path), onerror=_refuse) if not _is_of_run(Path(trace)))
     elif path.exists() and not path.is_file():
         # Reading a pipe may never end; judging it says what it is.
         yield _file(str(path))
@@ -217,6 +238,11 @@ def _members_elsewhere(archive: Listed) -> list[Listed]:
 def _refuse(problem: OSError) -> None:
     text = f"{problem.filename}: the folder cannot be read: {problem.strerror}"
     raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
+
+
+def _is_of_run(path: Path) -> bool:
+    """Whether a file is one that a run has written into its folder."""
+    return path.name in (LIST, SUMMARY) and path.with_name(LIST).is_file() and path.with_name(PARTS).is_dir()
 
 
 def _file(path: str, more: Mapping[str, Any] | None = None) -> Listed:
