@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_torchprof.fleet.folder import LIST
 from pytest_torchprof.fleet.names import names_of
+from pytest_torchprof.fleet.sources import LIST
 from pytest_torchprof.history.record import MOST_MEASUREMENTS, MachineRecord, RunRecord, as_written
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.reasons.codes import Code
