@@ -7,16 +7,19 @@ In a test, the ``torchprof`` fixture (a `Torchprof`) measures a call and returns
         profile = torchprof(model, x)
         assert profile.kernels.matching(gemm(dtype="bf16")).count == 2
 
-In a script, ``profile(model, x, max_kernels=5)`` measures a call and ``measure()`` a block, with the same limits;
-``judge(model, x, limits={"max_kernels": 5})`` returns verdicts and raises nothing for a missed limit.
+In a script, ``profile(model, x, max_kernels=5)`` measures a call and ``measure()`` a block (a `MeasuredBlock`), with
+the same limits; ``judge(model, x, limits={"max_kernels": 5})`` returns `Verdicts` and raises nothing for a missed one.
 
-``load(path)`` reads a recording, ``load_ranks(folder)`` those of a job's ranks. A `Profile` has the numbers of a step
-(``worst``, ``median``, each of ``steps``), ``kernels``, ``findings``, ``compile`` and ``expect(**limits)``;
+``load(path)`` reads a recording, ``load_ranks(folder)`` those of a job's ranks (a test of several ranks has `Ranks`). A
+`Profile` has ``steps`` (each a `StepProfile`), their `Numbers` (``worst``, ``median``), ``kernels`` (`Kernels`, each a
+`Kernel`), ``findings``, ``compile``, the ``trace`` it was read from (a `Trace`) and ``expect(**limits)``;
 ``print(profile.table())`` shows what ran. ``attention``, ``communication``, ``conv``, ``family``, ``gemm``, ``library``
 and ``triton`` select kernels by what they compute; ``mark("decode")`` names a range of the code.
 
-A missed limit raises `LimitsMissed`, and whatever could not be measured raises `NotMeasured`; `Limits` and
-`MarkerKeywords` list the keywords. ``torchprof explain WORD`` explains a limit, a finding or a message.
+A missed limit raises `LimitsMissed`, and whatever could not be measured raises `NotMeasured`; `UnknownLimit`,
+`UnreadableRecording` and `UnreadableBaseline` are the other kinds of `TorchprofError`, and `TorchprofWarning` is the
+kind of every warning. `Limits` and `MarkerKeywords` list the keywords. ``help(pytest_torchprof.Profile)`` says more of
+one name, ``torchprof explain WORD`` of a limit, a finding or a message.
 """
 
 from __future__ import annotations
@@ -25,64 +28,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_torchprof.analysis.numbers import Numbers
-    from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.kernels.kernels import Kernels
-    from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
-    from pytest_torchprof.limits.keywords import Limits, MarkerKeywords
-    from pytest_torchprof.measuring.annotation import mark
-    from pytest_torchprof.measuring.block import MeasuredBlock
-    from pytest_torchprof.measuring.judged import Verdicts, judge
-    from pytest_torchprof.measuring.script import measure, profile
-    from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
-    from pytest_torchprof.reasons.errors import (
-        LimitsMissed,
-        NotMeasured,
-        TorchprofError,
-        TorchprofWarning,
-        UnknownLimit,
-        UnreadableBaseline,
-        UnreadableRecording,
-    )
-    from pytest_torchprof.testing.fixture import Torchprof
-    from pytest_torchprof.testing.ranks.place import Ranks
-    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.analysis.numbers import Numbers as Numbers
+    from pytest_torchprof.errors import LimitsMissed as LimitsMissed
+    from pytest_torchprof.errors import NotMeasured as NotMeasured
+    from pytest_torchprof.errors import TorchprofError as TorchprofError
+    from pytest_torchprof.errors import TorchprofWarning as TorchprofWarning
+    from pytest_torchprof.errors import UnknownLimit as UnknownLimit
+    from pytest_torchprof.errors import UnreadableBaseline as UnreadableBaseline
+    from pytest_torchprof.errors import UnreadableRecording as UnreadableRecording
+    from pytest_torchprof.kernels.kernel import Kernel as Kernel
+    from pytest_torchprof.kernels.kernels import Kernels as Kernels
+    from pytest_torchprof.kernels.selectors import attention as attention
+    from pytest_torchprof.kernels.selectors import communication as communication
+    from pytest_torchprof.kernels.selectors import conv as conv
+    from pytest_torchprof.kernels.selectors import family as family
+    from pytest_torchprof.kernels.selectors import gemm as gemm
+    from pytest_torchprof.kernels.selectors import library as library
+    from pytest_torchprof.kernels.selectors import triton as triton
+    from pytest_torchprof.limits.keywords import Limits as Limits
+    from pytest_torchprof.limits.keywords import MarkerKeywords as MarkerKeywords
+    from pytest_torchprof.measuring.annotation import mark as mark
+    from pytest_torchprof.measuring.block import MeasuredBlock as MeasuredBlock
+    from pytest_torchprof.measuring.judged import Verdicts as Verdicts
+    from pytest_torchprof.measuring.judged import judge as judge
+    from pytest_torchprof.measuring.script import measure as measure
+    from pytest_torchprof.measuring.script import profile as profile
+    from pytest_torchprof.profiles import Profile as Profile
+    from pytest_torchprof.profiles import StepProfile as StepProfile
+    from pytest_torchprof.profiles import load as load
+    from pytest_torchprof.profiles import load_ranks as load_ranks
+    from pytest_torchprof.testing.fixture import Torchprof as Torchprof
+    from pytest_torchprof.testing.ranks.place import Ranks as Ranks
+    from pytest_torchprof.trace import Trace as Trace
 
-__all__ = [
-    "Kernel",
-    "Kernels",
-    "Limits",
-    "LimitsMissed",
-    "MarkerKeywords",
-    "MeasuredBlock",
-    "NotMeasured",
-    "Numbers",
-    "Profile",
-    "Ranks",
-    "StepProfile",
-    "Torchprof",
-    "TorchprofError",
-    "TorchprofWarning",
-    "Trace",
-    "UnknownLimit",
-    "UnreadableBaseline",
-    "UnreadableRecording",
-    "Verdicts",
-    "attention",
-    "communication",
-    "conv",
-    "family",
-    "gemm",
-    "judge",
-    "library",
-    "load",
-    "load_ranks",
-    "mark",
-    "measure",
-    "profile",
-    "triton",
-]
-
+# No __all__: help() prints the whole documentation of each name in it, two thousand lines, where a page is asked for.
 _HOMES = {
     **dict.fromkeys(
         [
@@ -94,7 +73,7 @@ _HOMES = {
             "UnreadableBaseline",
             "UnreadableRecording",
         ],
-        "reasons.errors",
+        "errors",
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
     **dict.fromkeys(["Profile", "StepProfile", "load", "load_ranks"], "profiles"),
@@ -122,4 +101,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOMES)

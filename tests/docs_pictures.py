@@ -42,7 +42,7 @@ PICTURES = (
     Shown("against", "$ pytest --torchprof-against main\n", "A failure against another commit in a terminal"),
     Shown("analyze", "$ torchprof analyze ", "What torchprof analyze prints of a recording"),
     Shown("baselines", "worse than the baseline", "A failure against a baseline in a terminal"),
-    Shown("cookbook", "pytest_torchprof.LimitsMissed", "A fusion and a graph break missed, in a terminal"),
+    Shown("cookbook", "pytest_torchprof.errors.LimitsMissed", "A fusion and a graph break missed, in a terminal"),
     Shown("doctor", "ok  ", "What torchprof doctor says of a machine"),
     Shown("fleet", "$ torchprof fleet run", "Recordings of a night judged in a terminal"),
     Shown("history", "$ torchprof history changes history\nmain", "The changes of a history in a terminal"),

@@ -33,7 +33,9 @@ BODY = "\ndef test_it():\n    raise AssertionError('not refused')\n"
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_collection(run_tests, limits, text):
-    result = run_tests(f"from pytest_torchprof import *\n@pytest.mark.torchprof(device='cpu', {limits}){BODY}")
+    result = run_tests(
+        f"from pytest_torchprof import family, gemm, triton\n@pytest.mark.torchprof(device='cpu', {limits}){BODY}"
+    )
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*torchprof marker: *{text}*"])
 

@@ -19,6 +19,7 @@ NAME = "pytest_torchprof"
 LAYERS = """
 text
 reasons
+errors
 system
 devices
 trace

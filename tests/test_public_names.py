@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import pydoc
 import typing
 
@@ -10,13 +11,14 @@ import pytest
 import torch
 
 import pytest_torchprof
+import pytest_torchprof.errors
 from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
 pytestmark = pytest.mark.any_torch
 
-PUBLIC = {name: getattr(pytest_torchprof, name) for name in pytest_torchprof.__all__}
+PUBLIC = {name: getattr(pytest_torchprof, name) for name in dir(pytest_torchprof)}
 
 
 def plain(member):
@@ -61,6 +63,19 @@ def test_it_has_a_help_page(name):
 def test_help_lists_what_the_package_offers():
     page = pydoc.render_doc(pytest_torchprof, renderer=pydoc.plaintext)
     assert [name for name in PUBLIC if name not in page] == []
+
+
+def test_help_fits_two_screens():
+    page = pydoc.render_doc(pytest_torchprof, renderer=pydoc.plaintext).splitlines()
+    assert len(page) <= 60
+    assert max(map(len, page)) <= 130
+
+
+def test_the_errors_are_those_of_a_module_of_their_own():
+    errors = {name: value for name, value in PUBLIC.items() if getattr(value, "__module__", "").endswith(".errors")}
+    assert sorted(errors) == sorted(pytest_torchprof.errors.__all__)
+    assert all(value is getattr(pytest_torchprof.errors, name) for name, value in errors.items())
+    assert pickle.loads(pickle.dumps(pytest_torchprof.UnknownLimit("no limit"))).text == "no limit"
 
 
 def test_the_first_screen_of_help_shows_where_to_begin():

@@ -279,7 +279,7 @@ profile(torch.sin, torch.ones(8), device="cpu", max_kernels=0)
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env={"TMPDIR": str(tmp_path)}
     )
     assert ran.stdout.endswith("recording.json ['aten::sin'] False\n"), ran.stderr
-    assert "pytest_torchprof.LimitsMissed: 1 limit missed: max_kernels" in ran.stderr
+    assert "pytest_torchprof.errors.LimitsMissed: 1 limit missed: max_kernels" in ran.stderr
     assert "pytest -vv" not in ran.stderr
     assert list(tmp_path.glob("torchprof-*")) == []
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from cookbook_samples import BLOCKS
 
+import pytest_torchprof
 from pytest_torchprof import Limits, MarkerKeywords
 from pytest_torchprof.limits import LIMITS, settings_of
 from pytest_torchprof.testing.options import MARKER_OPTIONS
@@ -23,11 +24,11 @@ pytestmark = pytest.mark.any_torch
 ROOT = Path(__file__).parents[1]
 WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()
 
-PREAMBLE = """
+PREAMBLE = f"""
 from typing import Any
 import pytest
-from pytest_torchprof import *
 import pytest_torchprof
+from pytest_torchprof import {", ".join(dir(pytest_torchprof))}
 found: Profile
 torchprof: Torchprof
 names: list[str]

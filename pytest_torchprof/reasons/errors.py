@@ -1,6 +1,6 @@
 """What can go wrong, as exceptions a user may catch.
 
-Each calls itself by the name under which users import it: that is what pytest prints in front of the message.
+Each says that it is of `pytest_torchprof.errors`, where users find it: a traceback prints that in front of the message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TorchprofError(Exception):
     ``torchprof explain CODE`` says more.
     """
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
     code: str | None = None
     """What this kind of error is called, "recording-cut-off"; None where another plugin raises one without."""
@@ -56,7 +56,7 @@ ASK_THE_DOCTOR = "run `torchprof doctor` to see what is wrong with the profiler 
 class NotMeasured(TorchprofError):
     """The numbers could not be obtained, so nothing was judged; never a pass."""
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
     code = Code.NOT_MEASURED
     announced = False
@@ -127,7 +127,7 @@ def describe(problem: BaseException) -> str:
 class LimitsMissed(AssertionError, TorchprofError):
     """At least one limit does not hold on what was measured."""
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
     code = Code.LIMITS_MISSED
 
@@ -139,7 +139,7 @@ class LimitsMissed(AssertionError, TorchprofError):
 class UnreadableRecording(TorchprofError):
     """A file or folder that was to be read as a recording is not one, is damaged, or is missing."""
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
     code = Code.RECORDING_DAMAGED
     cause: WhyUnreadable | None = None
@@ -156,7 +156,7 @@ class UnreadableRecording(TorchprofError):
 class UnreadableBaseline(TorchprofError):
     """A baseline file that cannot be read or is newer than this version; it is left as it is."""
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
     code = Code.BASELINE_DAMAGED
 
@@ -164,7 +164,7 @@ class UnreadableBaseline(TorchprofError):
 class UnknownLimit(TorchprofError):
     """A keyword that is no limit or option, or a value of the wrong type."""
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
     code = Code.BAD_VALUE
 
@@ -172,7 +172,7 @@ class UnknownLimit(TorchprofError):
 class TorchprofWarning(UserWarning):
     """Something that does not fail a test by itself and should not be overlooked."""
 
-    __module__ = "pytest_torchprof"
+    __module__ = "pytest_torchprof.errors"
 
 
 def find_own_error(problem: BaseException | None) -> TorchprofError | None:
