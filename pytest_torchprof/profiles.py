@@ -27,6 +27,7 @@ from pytest_torchprof.reasons.recordings import NoRangeInSteps, NothingWasRun
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import short_name
 from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Profile(Analysis):
 
     def __repr__(self) -> str:
         path = self._trace.path if self._trace else None
-        return f"<Profile of {path or 'a trace'}>"
+        return f"<Profile of {short_name(path) if path else 'a trace'}>"
 
     def __reduce__(self) -> tuple[Callable[[Trace], Self], tuple[Trace]]:
         """Pickle the recording's content, without the value that the measured code returned; no file is needed."""

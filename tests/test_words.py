@@ -113,6 +113,8 @@ SEVERAL = {
     "new entry": "new entries",
     "more new kernel": "more new kernels",
     "more warning": "more warnings",
+    "node": "nodes",
+    "range": "ranges",
 }
 """Every noun that the package counts, and what several of them are called."""
 

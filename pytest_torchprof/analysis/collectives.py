@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.messages import NO_GROUP, ProcessGroup, Sent, bus_factor, message_bytes
 from pytest_torchprof.reasons.collectives import Gap
+from pytest_torchprof.text import counted, show_bytes, show_us
+from pytest_torchprof.text.reprs import bracketed
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, SEND
 
@@ -63,6 +65,12 @@ class Collective(Struct, frozen=True, kw_only=True):
     """The shortest time that a rank was in it; None unless other ranks' recordings tell."""
     why_no_bytes: Gap | None = None
     why_no_time: Gap | None = None
+
+    def __repr__(self) -> str:
+        size = None if self.message_bytes is None else show_bytes(self.message_bytes)
+        took = None if self.duration_us is None else show_us(self.duration_us)
+        ranks = None if self.group.size is None else counted(self.group.size, "rank")
+        return bracketed(self, self.name or self.operator, self.dtype, size, ranks, took, f"step {self.step}")
 
     @property
     def is_with_others(self) -> bool:

@@ -24,6 +24,7 @@ from pytest_torchprof.reasons.compiling import (
 )
 from pytest_torchprof.reasons.uncompiled import NeverUsed, NoneFits
 from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import at_line, bracketed, shown_fields
 from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ class CudaGraphs(Struct, frozen=True, kw_only=True):
     skips_unknown: Reason | None
     """Why there may be more than ``skips``; None if they are all."""
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 class FxGraph(Struct, frozen=True, kw_only=True):
     """One graph of Inductor's that ran: its cache key, the generated file if it is known, its calls over all steps."""
@@ -82,6 +86,9 @@ class FxGraph(Struct, frozen=True, kw_only=True):
     hash: str | None
     code_path: str | None
     calls: int
+
+    def __repr__(self) -> str:
+        return bracketed(self, self.hash, at_line(self.code_path, None), counted(self.calls, "call"))
 
 
 class Fallback(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from pytest_torchprof.kernels.operand_work import DTYPE_BYTES
 from pytest_torchprof.kernels.operands import DTYPES
+from pytest_torchprof.text.reprs import shown_fields
 from pytest_torchprof.trace.columns import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class ProcessGroup(Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...] | None = None
     size: int | None = None
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 NO_GROUP: Final = ProcessGroup()
 
@@ -54,6 +58,9 @@ class Sent(Struct, frozen=True, kw_only=True):
     dtype: str | None = None
     bytes_in: int | None = None
     bytes_out: int | None = None
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 def bus_factor(collective: str, size: int) -> float | None:

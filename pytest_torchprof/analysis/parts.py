@@ -14,6 +14,8 @@ from msgspec import Struct
 from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.devices.cpu import FORKED
 from pytest_torchprof.devices.kinds import BLOCKING, LAUNCHES, OperatorWork
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace import StepRange, intervals
 from pytest_torchprof.trace.captures import LANE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
@@ -134,13 +136,15 @@ class Part(Protocol):
 class ListedPart(Struct, frozen=True, kw_only=True, eq=False):
     """A part that holds its events in lists."""
 
-    __repr__ = object.__repr__
-
     name: str | None
     ranges: tuple[StepRange, ...]
     gpu_ops: Sequence[int]
     calls: Sequence[int]
     operators: Sequence[int]
+
+    def __repr__(self) -> str:
+        held = counted(len(self.gpu_ops), "GPU operation"), counted(len(self.operators), "operator")
+        return bracketed(self, short_name(self.name or "whole trace"), *held)
 
 
 def step_parts(trace: Trace) -> tuple[Part, ...]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_torchprof.text import and_more
+from pytest_torchprof.text import and_more, counted
+from pytest_torchprof.text.reprs import at_line, bracketed
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
 from pytest_torchprof.trace.metadata import SourceLine
@@ -67,6 +68,11 @@ class Origin(Struct, frozen=True, kw_only=True):
     """Whether the work is the backward pass of the code that was called there."""
     lines: tuple[SourceLine, ...] = ()
     """All lines of a kernel that was generated from several, the first included; else empty."""
+
+    def __repr__(self) -> str:
+        known = self.exact or bool(self.lines)
+        line = at_line(self.file, self.line)
+        return bracketed(self, line if known else line and f"function at {line}", self.function, self.module)
 
     @property
     def file_line(self) -> str | None:
@@ -135,6 +141,11 @@ class Places(Struct, frozen=True, kw_only=True):
     order: Callable[[], object] | None = None
     """In which order a repeat did the work; None where these are the step's own."""
     why_not: Reason | None = None
+
+    def __repr__(self) -> str:
+        return bracketed(
+            self, f"of {counted(len(self.kernels), 'kernel')}", None if self.why_not is None else str(self.why_not)
+        )
 
     def with_code(self, generated: Places) -> Places:
         """Return these of a repeat with the lines that generated code tells, which no stack can."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import fields
 
+from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
 from pytest_torchprof.trace.intervals import Spans
@@ -41,6 +43,10 @@ class StepTime(Struct, frozen=True, kw_only=True):
     cpu: float
     other: float
 
+    def __repr__(self) -> str:
+        shown = (f"{name} {show_us(getattr(self, name))}" for name in self.__struct_fields__ if getattr(self, name))
+        return bracketed(self, *shown)
+
     @property
     def total(self) -> float:
         """The mean length of a step."""
@@ -61,6 +67,10 @@ class SilentTime(Struct, frozen=True, kw_only=True):
     count: int
     """How many gaps, over all steps."""
     longest_us: float
+
+    def __repr__(self) -> str:
+        between = f"after {short_name(self.after or 'the beginning')}", f"before {short_name(self.before or 'the end')}"
+        return bracketed(self, show_us(self.time_us), counted(self.count, "gap"), *between)
 
 
 def step_time(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.reasons.recordings import NeedsGpu
+from pytest_torchprof.text.reprs import bracketed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +91,9 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
     """The kinds of calls of its runtime and driver, by a pattern for their names."""
     environment: tuple[str, ...] = ()
     """The facts that decide about kernels and numbers, by their name in a recording's environment."""
+
+    def __repr__(self) -> str:
+        return bracketed(self, self.name)
 
     @property
     def has_launches(self) -> bool:

@@ -24,7 +24,8 @@ from pytest_torchprof.reasons.findings import (
 )
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.reasons.wording import worded
-from pytest_torchprof.text import is_huge, printable_line
+from pytest_torchprof.text import is_huge
+from pytest_torchprof.text.reprs import bracketed, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -74,7 +75,8 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     """The events of the recording that it is of; None where it is told without them, or is of none."""
 
     def __repr__(self) -> str:
-        return f"<Finding {printable_line(self.code + ': ' + self.message, 100)}>"
+        place = f" at {short_name(self.source)}" if self.source else ""
+        return bracketed(self, f"{self.code}{place}: {self.message}", kind="Finding")
 
     @property
     def code(self) -> str:
@@ -175,6 +177,9 @@ class Threshold(Struct, frozen=True, eq=False):
     value: float
     reason: str
 
+    def __repr__(self) -> str:
+        return bracketed(self, f"{self.name}={self.value}")
+
 
 class Need(Struct, frozen=True, eq=False):
     """What a recording must hold for a rule to decide."""
@@ -186,6 +191,9 @@ class Need(Struct, frozen=True, eq=False):
     by: tuple[Threshold, ...] = ()
     of_gpu: bool = False
     """Whether it is a GPU's, so that no recording of another device has it."""
+
+    def __repr__(self) -> str:
+        return bracketed(self, self.missing.code, *map(repr, self.by))
 
     def why_missing(self, analysis: Analysis, *values: float) -> Reason | None:
         """Return the reason if the recording lacks what is needed, else None; ``values`` belong to the thresholds."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.text import show_us
+from pytest_torchprof.text.reprs import bracketed
 from pytest_torchprof.trace.graph_annotations import Annotation
 from pytest_torchprof.trace.metadata import GeneratedKernel
 
@@ -87,7 +88,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
         return launcher_text(self.op, in_graph=self.in_graph)
 
     def __repr__(self) -> str:
-        return f"<Kernel {self}>"
+        return bracketed(self, self.short or self.name, show_us(self.duration_us), self.op)
 
     def __str__(self) -> str:
         """Return name, duration and launching operator: ``gemm bf16 tn cutlass, 12.3 us, aten::mm``."""

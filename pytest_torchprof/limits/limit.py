@@ -19,6 +19,7 @@ from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as abo
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - as above
 from pytest_torchprof.text import counted, printable, printable_line
+from pytest_torchprof.text.reprs import bracketed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -99,6 +100,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     of_rule: bool | None = None
     """Whether a rule of the suite asked for it, and not the test itself; None outside of tests, and in reports of
     earlier versions, which do not say."""
+
+    def __repr__(self) -> str:
+        return bracketed(self, f"{self.written} {self.status}: {self.text}" if self.limit else str(self.status))
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measu
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (as above)
 from pytest_torchprof.report.verdicts import no_finding, verdicts_json
+from pytest_torchprof.text.reprs import bracketed
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,10 @@ class Verdicts:
 
     def __bool__(self) -> bool:
         return self.status == HOLDS
+
+    def __repr__(self) -> str:
+        why = None if self.reason is None else str(self.reason)
+        return bracketed(self, self.status, why, *(f"{verdict.written} {verdict.status}" for verdict in self.limits))
 
     def __iter__(self) -> Iterator[Verdict]:
         return iter(self.limits)

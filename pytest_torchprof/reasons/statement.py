@@ -10,6 +10,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from pytest_torchprof.reasons.wording import worded
+from pytest_torchprof.text.reprs import shown_fields
 
 if TYPE_CHECKING:
     from typing import Self
@@ -62,6 +63,9 @@ class Statement(Struct, frozen=True, tag=_tag):
     def __str__(self) -> str:
         """Return the text."""
         return self.text
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as JSON values, from which the catalogue makes it again."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - the type of a field, which msgspec looks up
+from pytest_torchprof.text.reprs import shown_fields
 
 Count = Annotated[int, Meta(ge=0)]
 Phase = Literal["cold", "warm"]
@@ -33,12 +34,18 @@ class CacheUses(Struct, frozen=True, kw_only=True):
     triton: CacheUse = CacheUse()
     """Compiled kernels of Triton's, in a folder of the measurement's own."""
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 class ColdStart(Struct, frozen=True, kw_only=True):
     """The record of the process that filled the caches which a warm process uses."""
 
     time_us: Mapping[str, int] | None = None
     uses: CacheUses = CacheUses()
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 class CompileCaches(Struct, frozen=True, kw_only=True):
@@ -51,3 +58,6 @@ class CompileCaches(Struct, frozen=True, kw_only=True):
     """Why they were not in this state; None if they were."""
     cold: ColdStart | None = None
     """The process that has filled them, if they were warm."""
+
+    def __repr__(self) -> str:
+        return shown_fields(self)

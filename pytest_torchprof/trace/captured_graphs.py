@@ -6,6 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import bracketed
+
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -45,3 +48,7 @@ class CapturedGraph(Struct, frozen=True, kw_only=True):
     nodes: tuple[CapturedNode, ...] = ()
     kernels: tuple[str, ...] = ()
     """The distinct names of its kernels."""
+
+    def __repr__(self) -> str:
+        graphs = ", ".join(map(str, self.graphs))
+        return bracketed(self, f"of graphs {graphs}", counted(len(self.nodes), "node"))

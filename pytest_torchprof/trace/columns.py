@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import bracketed, shown_fields
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
@@ -89,7 +92,8 @@ def _short() -> array[int]:
 
 
 class _Columns(Struct, frozen=True, kw_only=True, eq=False):
-    __repr__ = object.__repr__
+    def __repr__(self) -> str:
+        return bracketed(self, f"of {counted(len(getattr(self, self.__struct_fields__[0])), 'event')}")
 
 
 class Timed(_Columns, frozen=True, kw_only=True, eq=False):
@@ -181,6 +185,9 @@ class Message(Struct, frozen=True, array_like=True):
     """The id of the collective, which is the same on all ranks."""
     peer: int = ABSENT
     """The rank that a message is sent to or received from."""
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 class Allocations(_Columns, frozen=True, kw_only=True, eq=False):

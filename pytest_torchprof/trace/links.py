@@ -16,6 +16,8 @@ from pytest_torchprof.devices.kinds import COPIES, LAUNCHES, CallKind
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import NestedOperators
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import bracketed
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ _COLLECTIVE = re.compile(r"(?:void )?(?:nccl|rccl)")
 
 class Links(Struct, frozen=True, kw_only=True, eq=False):
     """The links between the calls of the CPU and the operations of the GPU."""
-
-    __repr__ = object.__repr__
 
     attribution: Literal["launch", "time"]
     call_of: Sequence[int]
@@ -51,6 +51,10 @@ class Links(Struct, frozen=True, kw_only=True, eq=False):
     """Launch calls that the driver refused, as far as the recording shows: no operation of theirs is missing."""
     untied: frozenset[int] = frozenset()
     """The orphans that are kernels of collectives without a correlation id, of which no launch can be known."""
+
+    def __repr__(self) -> str:
+        launches, orphans = counted(len(self.launches), "launch"), counted(len(self.orphans), "orphan")
+        return bracketed(self, f"by {self.attribution}", launches, orphans)
 
 
 class Intervals:
@@ -76,6 +80,9 @@ class Intervals:
 
     def __bool__(self) -> bool:
         return bool(self._starts)
+
+    def __repr__(self) -> str:
+        return bracketed(self, f"of {counted(sum(map(len, self._starts.values())), 'range')}")
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """Yield (key, start, end) of the disjoint ranges."""
@@ -255,6 +262,9 @@ class Nesting:
             order = _longest_first(order, starts, ranges.end)
             self._adopt(order, starts)
             self._order[thread], self._starts[thread] = order, starts
+
+    def __repr__(self) -> str:
+        return bracketed(self, f"of {counted(len(self.parent), 'range')}", f"{self.depth} deep")
 
     def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
         """Set the parents of one thread's ranges."""

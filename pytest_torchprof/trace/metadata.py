@@ -16,6 +16,8 @@ from msgspec import Meta, Struct
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - as above
 from pytest_torchprof.reasons.unreadable import Expected, KeyOfOthers, NewerSchema, WhyUnreadable, WrongEntry
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import at_line, bracketed, shown_fields
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.captured_graphs import CapturedGraph  # noqa: TC001 - msgspec reads the annotations
 
@@ -54,6 +56,9 @@ class Environment(Struct, frozen=True, kw_only=True):
     launches_wait: str | None = None
     """The setting that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1": times then mean nothing."""
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
     @property
     def architecture(self) -> str:
         """The compilers' name of the GPU, such as "sm_90" or "gfx942"; empty if it is not known."""
@@ -81,6 +86,9 @@ class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     skipped_frame: bool = False
     """Whether the whole frame is left uncompiled."""
 
+    def __repr__(self) -> str:
+        return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}", self.reason)
+
 
 class Recompile(Struct, frozen=True, kw_only=True):
     """A frame that was compiled again because a guard failed; places are None if only the trace shows it."""
@@ -90,6 +98,9 @@ class Recompile(Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
 
+    def __repr__(self) -> str:
+        return bracketed(self, at_line(self.file, self.line), self.function and f"of {self.function}", self.reason)
+
 
 class SourceLine(Struct, frozen=True, kw_only=True):
     """A line of the user's code."""
@@ -97,6 +108,9 @@ class SourceLine(Struct, frozen=True, kw_only=True):
     file: str
     line: Count
     function: str = ""
+
+    def __repr__(self) -> str:
+        return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}")
 
 
 class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,6 +125,9 @@ class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dtypes: tuple[str, ...] = ()
     """The types of the values that it reads and writes, and "fp64" if it computes in fp64."""
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 class OperatorCall(Struct, frozen=True, kw_only=True):
     """A call of an operator by a generated program itself."""
@@ -118,6 +135,9 @@ class OperatorCall(Struct, frozen=True, kw_only=True):
     op: str
     """The operator's name, without its namespace."""
     line: SourceLine | None = None
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 class InductorGraph(Struct, frozen=True, kw_only=True):
@@ -141,12 +161,18 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
     made_of: tuple[str, ...] = ()
     """The compilations of the code that its lines are in, "0/0"; another one may have got the graph from the cache."""
 
+    def __repr__(self) -> str:
+        return bracketed(self, self.hash, at_line(self.code_path, None), counted(len(self.kernels), "kernel"))
+
 
 class CudaGraphSkips(Struct, frozen=True, kw_only=True):
     """The number of times that Inductor made no CUDA graph, and its distinct reasons."""
 
     count: int = 0
     reasons: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 class Untold(Struct, frozen=True, kw_only=True):
@@ -195,6 +221,9 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     """The number of hits in caches that machines share."""
     caches: CompileCaches | None = None
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 class TensorLists(Struct, frozen=True, kw_only=True):
     """Operators that were given lists of tensors of the same types; the trace has no types of lists."""
@@ -204,6 +233,9 @@ class TensorLists(Struct, frozen=True, kw_only=True):
     operators: tuple[Count, ...]
     """Their numbers, which the trace calls "External id"."""
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 class Batch(Struct, frozen=True, kw_only=True):
     """Untraced times, one per call."""
@@ -211,6 +243,9 @@ class Batch(Struct, frozen=True, kw_only=True):
     samples_us: tuple[float, ...]
     disturbed: tuple[str, ...] = ()
     """The disturbances of the machine during that time."""
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -225,6 +260,9 @@ class Timing(Struct, frozen=True, kw_only=True):
     batches: tuple[Batch, ...] = ()
     why_not: StoredReason | None = None
     """Why there are no samples."""
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 class Metadata(Struct, frozen=True, kw_only=True):
@@ -283,6 +321,9 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
 
+    def __repr__(self) -> str:
+        return shown_fields(self)
+
 
 class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Under "adopted": which test a recording of another process belongs to, and how that test reads it.
@@ -298,6 +339,9 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The device as in ``Metadata``: "cpu" is the device that was measured if the recording does not say so itself."""
     numbers: tuple[Count, ...] = ()
     """The numbers of all recordings that were adopted together; empty for one alone."""
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
 
 # Written only if they are known; if they are missing, they were not recorded.

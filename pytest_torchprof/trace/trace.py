@@ -16,6 +16,7 @@ from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, COUNTED, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted
+from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace.captures import NOT_CAPTURED, Captured
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, GpuRanges, Message, Ranges, where
 from pytest_torchprof.trace.gpus import Device, named, ordinals
@@ -96,7 +97,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The test that has adopted the recording of another process; None for any other recording."""
 
     def __repr__(self) -> str:
-        return f"<Trace of {self.path or 'no file'}: {counted(self.events, 'event')}>"
+        return bracketed(
+            self, f"of {short_name(self.path) if self.path else 'no file'}: {counted(self.events, 'event')}"
+        )
 
     @cached_property
     def device_kind(self) -> DeviceKind:

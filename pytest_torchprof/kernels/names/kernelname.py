@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.kernels.names.text import word_list
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known
+from pytest_torchprof.text.reprs import shown_fields
 
 FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
@@ -82,6 +83,9 @@ class KernelName(Struct, frozen=True, kw_only=True):
     """The task that it does for another kernel ("split-k reduce", "bias copy"); None if it is no helper."""
     operands: str | None = None
     """Its operator's operands, if dtype or layout leave them open ("bf16 int64"); no name shows them."""
+
+    def __repr__(self) -> str:
+        return shown_fields(self)
 
     def is_of(self, *families: str) -> Reply:
         """Return whether it belongs to one of the families."""
