@@ -388,6 +388,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         write_section(state, terminalreporter)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_terminal_summary")
+def pytest_torchprof_short_summary(terminalreporter: Any, config: pytest.Config) -> Generator[None, object, object]:
+    # The outermost wrapper ends after pytest has written its short summary.
+    result = yield
+    if config.stash.get(STATE, None) is not None and not is_worker(config):
+        from pytest_torchprof.testing.uncut import write_uncut
+
+        write_uncut(terminalreporter)
+    return result
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)

@@ -77,17 +77,28 @@ def without_reason(line):
 
 
 @pytest.fixture
-def failed(run_tests, pytester, monkeypatch):
-    """Run the tests with a baseline of the model before it changed, and return the lines of the short summary."""
-    monkeypatch.setenv("COLUMNS", "200")
+def run_changed(run_tests, pytester, monkeypatch):
+    """Run the tests with a baseline of the model before it changed, and return the output in lines."""
     pytester.syspathinsert()
 
-    def run(*words):
+    def run(*words, columns=200):
+        monkeypatch.setenv("COLUMNS", "200")
         pytester.makepyfile(model=MODEL)
         written = run_tests(TESTS, "--torchprof-baseline=update", "-k", "limit or baseline or two", in_process=False)
         assert written.ret == 0
         pytester.makepyfile(model=CHANGED)
-        lines = run_tests(TESTS, *words, "--junitxml=run.xml", in_process=False).outlines
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return run_tests(TESTS, *words, "--junitxml=run.xml", in_process=False).outlines
+
+    return run
+
+
+@pytest.fixture
+def failed(run_changed):
+    """Run the tests and return the lines of the short summary by test."""
+
+    def run(*words):
+        lines = run_changed(*words)
         said = (line.removeprefix("FAILED test_it.py::").split(" - ", 1) for line in lines if line.startswith("FAILED"))
         return {test: without_reason(line) for test, line in said}
 
@@ -132,3 +143,60 @@ def test_ranks(torchprof):
     assert "test_ranks - " in said
     assert "max_kernels=0: 1 kernel; pointwise clamp_min" in said
     assert "LimitsMissed" not in said
+
+
+IN_FULL = "cut off above, here in full:"
+
+
+def in_full(lines):
+    """Return what stands below the short summary by test, each with its lines joined again."""
+    if IN_FULL not in lines:
+        return {}
+    entries = []
+    for line in lines[lines.index(IN_FULL) + 1 :]:
+        if not line.startswith("  "):
+            break
+        if line.startswith("    "):
+            entries[-1] += f" {line.strip()}"
+        else:
+            entries.append(line.strip())
+    return {test: without_reason(text) for test, text in (entry.split(": ", 1) for entry in entries)}
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("words", [(), ("-q",), ("--tb=no",), ("-n", "2")], ids=["plain", "quiet", "no text", "xdist"])
+def test_what_pytest_cuts_stands_below_its_summary_in_full(run_changed, columns, words):
+    lines = run_changed(*words, columns=columns)
+    summary = [line for line in lines if line.startswith("FAILED")]
+    ours = {test: text for test, text in SAID.items() if not text.startswith("TypeError")}
+    whole = {test for test, text in ours.items() if any(line.endswith(text) for line in summary)}
+    found = in_full(lines)
+    assert found == {test: text for test, text in ours.items() if test not in whole}
+    assert lines.index(IN_FULL) > max(number for number, line in enumerate(lines) if line.startswith("FAILED"))
+    assert max(len(line) for line in lines[lines.index(IN_FULL) :][: len(found) * 4]) <= columns
+
+
+@pytest.mark.parametrize("words", [("-vv",), ("-rN",), ("-rs",), ("--no-summary",)])
+def test_nothing_stands_there_where_nothing_is_cut(run_changed, words):
+    assert IN_FULL not in run_changed(*words, columns=60)
+
+
+def test_nothing_stands_there_in_the_log_of_a_ci_service_which_is_not_cut(run_changed, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    lines = run_changed(columns=60)
+    assert IN_FULL not in lines
+    assert any(line.endswith(SAID["test_limit"]) for line in lines)
+
+
+def test_many_cut_lines_are_counted(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    source = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+@pytest.mark.parametrize("number", range(12))
+def test_of_many(torchprof, number):
+    torchprof(torch.relu, torch.ones(8))
+"""
+    lines = run_tests(source, "--tb=no", in_process=False).outlines
+    *shown, more = in_full(lines).items()
+    assert len(shown) == 10
+    assert more == ("and 2 more lines", "pytest -vv")

@@ -45,6 +45,9 @@ CODE = "torchprof_code"
 BRIEF = "torchprof_brief"
 """The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
 
+ONE_LINE = "torchprof_one_line"
+"""The attribute of a report with what the short summary says of our error, which it cuts where the line ends."""
+
 
 def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
     """Keep a failure's short form beside the whole one, which other reports of the run (JUnit) hold."""
@@ -71,6 +74,7 @@ def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None and isinstance(problem, TorchprofError):
         crash.message = problem.in_one_line or first_line(str(problem))
+        setattr(report, ONE_LINE, crash.message)
 
 
 @dataclass(frozen=True, slots=True)

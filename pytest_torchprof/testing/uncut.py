@@ -1,0 +1,57 @@
+"""What pytest's short summary cuts at the width of the terminal, once more and whole, below that summary."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.testing.pytest_report import ONE_LINE
+from pytest_torchprof.text import and_more, broken, printable, printable_line, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+_STATUSES = {"failed": "f", "error": "E"}
+"""By pytest's names of outcomes that have a line with a message, the letter of ``-r`` that asks for it."""
+_MOST = 10
+"""Beyond these they are counted: the summary above has them all, and ``-vv`` has them whole."""
+
+
+def write_uncut(reporter: Any) -> None:
+    """Write whole lines for those of our failures that the short summary has cut, or has left without their message."""
+    config: pytest.Config = reporter.config
+    if not _cuts(config):
+        return
+    width = config.get_terminal_writer().fullwidth
+    cut_off = [line for line, room in _lines(reporter) if room > width]
+    if not cut_off:
+        return
+    reporter.write_line("cut off above, here in full:")
+    for line in cut_off[:_MOST]:
+        reporter.write_line(broken(f"  {printable_line(line, _LONGEST)}", width))
+    if len(cut_off) > _MOST:
+        reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
+
+
+_LONGEST = 400
+"""The most characters of a line: five lines of a terminal."""
+
+
+def _lines(reporter: Any) -> Iterator[tuple[str, int]]:
+    """Yield what each failure of ours says after its test's name, and the columns of its line in the summary."""
+    for status, letter in _STATUSES.items():
+        for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
+            if message := getattr(report, ONE_LINE, None):
+                node = reporter.config.cwd_relative_nodeid(report.nodeid)
+                name = printable(node.partition("::")[2] or node)
+                yield f"{name}: {message}", width_of(f"FAILED {node} - {message}")
+
+
+def _cuts(config: pytest.Config) -> bool:
+    """Return whether pytest cuts the lines of its short summary: on a terminal, and not for the log of a CI service."""
+    if getattr(config.option, "no_summary", False):
+        return False
+    whole = config.get_verbosity() >= 2 or any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER"))
+    return not whole or getattr(config.option, "force_short_summary", False)
