@@ -361,7 +361,7 @@ def test_what_is_said_of_the_whole_recording_beside_one_step_is_told_so(analyze,
     assert "GPU utilization" not in one
 
 
-def test_what_stands_out_is_named_in_a_line_above_all_tables(analyze, tmp_path):
+def test_what_stands_out_is_listed_above_all_tables(analyze, tmp_path):
     builder = TraceBuilder()
     builder.event("python_function", "train.py(12): step", 0, 3000)
     for at in range(0, 3000, 300):
@@ -372,9 +372,10 @@ def test_what_stands_out_is_named_in_a_line_above_all_tables(analyze, tmp_path):
     profile = load(path)
     first = [one for one in profile.findings if one.severity != "information"][:3]
     assert len(first) == 3
-    top = " ".join(analyze(path).partition(f"\n\n{path}")[0].split())
-    named = [f"{one.title}, up to {show_us(one.saves_us)} at step (train.py:12)" for one in first]
-    assert f"What stands out: {'; '.join(named)}" in top
+    top = analyze(path).partition(f"\n\n{path}")[0].splitlines()
+    named = [f"  {one.title}, up to {show_us(one.saves_us)} at step (train.py:12)" for one in first]
+    begin = top.index("What stands out:") + 1
+    assert top[begin : begin + 3] == named
     assert "What stands out" not in analyze(path, "--no-findings")
 
 
@@ -392,6 +393,40 @@ def test_the_first_screen_says_in_a_line_what_to_do_about_what_most_stands_out(a
     assert line.removeprefix("What to do: ").removesuffix(".") in (first.remedy, first.action)
     assert len(line) <= min(width, 80)
     assert "What to do: " not in analyze(path, "--no-findings")
+
+
+NO_LINES = "Lines of your code are not recorded: "
+
+
+@pytest.mark.parametrize(
+    ("frames", "ours", "said"),
+    [
+        (False, False, ["Lines of your code are not recorded: profile(with_stack=True) records them."]),
+        (False, True, ['Lines of your code are not recorded: record=["stacks"] records them.']),
+        (True, False, []),
+    ],
+    ids=["of a script", "of a test", "with lines"],
+)
+def test_where_no_line_is_known_the_first_screen_says_how_to_get_them(analyze, tmp_path, frames, ours, said):
+    builder = TraceBuilder()
+    if frames:
+        builder.event("python_function", "train.py(12): step", 0, 3000)
+    if ours:
+        builder.own(steps=1)
+        builder.step(0, 0, 3100)
+    builder.op("aten::item", 0, 3000)
+    for at in range(0, 3000, 300):
+        builder.launched("k", at + 10, op="aten::mm", dur=40)
+        builder.sync(at + 50, 190, what="stream sync")
+    top, _, _ = analyze(builder.write(tmp_path / "t.json")).partition("\n\n")
+    assert [line for line in top.splitlines() if line.startswith(NO_LINES)] == said
+    assert not said or top.splitlines()[-2].startswith("What to do: ")
+
+
+def test_no_code_of_what_to_do_next_is_broken_at_a_hyphen(analyze, shared_trace, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    path = shared_trace("a100_megatron_tp8_rank1")
+    assert any("forbid=exposed-communication" in line for line in analyze(path).splitlines())
 
 
 @pytest.mark.parametrize("stacks", [False, True])

@@ -104,6 +104,11 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         return self.words(self.ACTION) or self.remedy
 
     @property
+    def asks_for_stacks(self) -> bool:
+        """Whether what to do about it first is to record Python functions."""
+        return False
+
+    @property
     def severity(self) -> Severity:
         """Whether the finding is about the recording, about lost time, or for information."""
         return self.SEVERITY

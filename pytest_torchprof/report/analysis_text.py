@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -124,32 +125,39 @@ def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str
     headline = headline_of(analysis)
     if isinstance(headline, NotMeasuredHeadline):
         return ""
-    sentences = filter(None, [headline.message, _first_findings(findings), _first_remedy(findings, width)])
-    return "\n".join(part for sentence in sentences for part in wrapped(printable(sentence), "", width=width))
-
-
-def _first_findings(findings: Sequence[Finding]) -> str:
-    """Return what most stands out, in a line: the rest of it stands at the end, behind all the tables."""
     first = [finding for finding in findings if finding.severity != "information"][:_FIRST_FINDINGS]
-    named = [
-        finding.title
-        + (f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else "")
-        + finding.at
-        for finding in first
-    ]
-    rest = and_more(len(findings) - len(first), "finding")
-    return f"What stands out: {'; '.join(named)}{rest}." if named else ""
+    lines = wrapped(printable(headline.message), "", width=width)
+    if first:
+        listed = [*map(_in_the_list, first), and_more(len(findings) - len(first), "finding").lstrip()]
+        entries = (wrapped(printable(entry), "    ", first="  ", width=width) for entry in listed if entry)
+        lines += ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first[0], width)]
+        lines += _where_lines_come_from(analysis, first, width)
+    return "\n".join(lines)
 
 
-def _first_remedy(findings: Sequence[Finding], width: int) -> str:
+def _in_the_list(finding: Finding) -> str:
+    """Return what a finding is called, what it may cost, and where it is: the rest stands behind all the tables."""
+    costs = f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else ""
+    return f"{finding.title}{costs}{finding.at}"
+
+
+def _where_lines_come_from(analysis: Analysis, first: Sequence[Finding], width: int) -> list[str]:
+    """Return how to get the lines of the user's code, where the recording has none and none of these asks for them."""
+    if len(analysis.trace.frames) or any(finding.source or finding.asks_for_stacks for finding in first):
+        return []
+    way = "profile(with_stack=True)" if analysis.trace.metadata is None else 'record=["stacks"]'
+    return wrapped(f"Lines of your code are not recorded: {way} records them.", "", width=width)
+
+
+def _first_remedy(first: Finding, width: int) -> list[str]:
     """Return what to do about what most stands out, in so many words as a line holds: the others stand at the end."""
-    first = next((finding for finding in findings if finding.severity != "information"), None)
-    if first is None or not first.remedy:
-        return ""
+    if not first.remedy:
+        return []
     room = min(width, _LONGEST) - len(_TO_DO) - len(".")
     remedy = printable_line(first.remedy)
     # A plugin's remedy has no other words for a line.
-    return f"{_TO_DO}{remedy if width_of(remedy) <= room else printable_line(first.action, ACTION_WIDTH)}."
+    action = remedy if width_of(remedy) <= room else printable_line(first.action, ACTION_WIDTH)
+    return wrapped(printable(f"{_TO_DO}{action}."), "", width=width)
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:

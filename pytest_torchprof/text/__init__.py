@@ -189,7 +189,10 @@ WIDTH = 100
 
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the text as lines of at most ``width`` columns."""
-    lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
+    # A code or an option that is broken at its hyphen cannot be copied.
+    lines = textwrap.wrap(
+        words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+    )
     # A blank stays at the end of a line if the word after it has to be broken.
     return [without_commands(line.rstrip()) for line in lines]
 

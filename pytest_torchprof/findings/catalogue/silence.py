@@ -120,3 +120,7 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
     @property
     def action(self) -> str:
         return self._FIRST_WAYS[self.stacks]
+
+    @property
+    def asks_for_stacks(self) -> bool:
+        return not self.stacks

@@ -257,6 +257,10 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         return self.words("; ".join([*first, self.REMEDY, *last]))
 
     @property
+    def asks_for_stacks(self) -> bool:
+        return self.action == self._LOOK_FIRST[False]
+
+    @property
     def action(self) -> str:
         ways = (
             (self.loads_long and self.is_for_data, self._LOAD),
