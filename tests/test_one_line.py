@@ -145,7 +145,7 @@ def test_ranks(torchprof):
     assert "LimitsMissed" not in said
 
 
-IN_FULL = "cut off above, here in full:"
+IN_FULL = "too long for a line above, in full:"
 
 
 def in_full(lines):
@@ -174,6 +174,11 @@ def test_what_pytest_cuts_stands_below_its_summary_in_full(run_changed, columns,
     assert found == {test: text for test, text in ours.items() if test not in whole}
     assert lines.index(IN_FULL) > max(number for number, line in enumerate(lines) if line.startswith("FAILED"))
     assert max(len(line) for line in lines[lines.index(IN_FULL) :][: len(found) * 4]) <= columns
+
+
+def test_in_colour_a_line_that_wraps_stands_there_too(run_changed):
+    found = in_full(run_changed("--color=yes", columns=80))
+    assert {"test_limit", "test_two", "test_not_measured"} <= found.keys()
 
 
 @pytest.mark.parametrize("words", [("-vv",), ("-rN",), ("-rs",), ("--no-summary",)])

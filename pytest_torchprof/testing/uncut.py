@@ -1,4 +1,4 @@
-"""What pytest's short summary cuts at the width of the terminal, once more and whole, below that summary."""
+"""What is too wide for its line in pytest's short summary, which cuts it there, whole below that summary."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _STATUSES = {"failed": "f", "error": "E"}
 """By pytest's names of outcomes that have a line with a message, the letter of ``-r`` that asks for it."""
 _MOST = 10
 """Beyond these they are counted: the summary above has them all, and ``-vv`` has them whole."""
+_LONGEST = 400
+"""The most characters of a line: five lines of a terminal."""
 
 
 def write_uncut(reporter: Any) -> None:
@@ -28,15 +30,12 @@ def write_uncut(reporter: Any) -> None:
     cut_off = [line for line, room in _lines(reporter) if room > width]
     if not cut_off:
         return
-    reporter.write_line("cut off above, here in full:")
+    # On a terminal in colour pytest counts no name of a test: such a line is cut later, and wraps.
+    reporter.write_line("too long for a line above, in full:")
     for line in cut_off[:_MOST]:
         reporter.write_line(broken(f"  {printable_line(line, _LONGEST)}", width))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
-
-
-_LONGEST = 400
-"""The most characters of a line: five lines of a terminal."""
 
 
 def _lines(reporter: Any) -> Iterator[tuple[str, int]]:
