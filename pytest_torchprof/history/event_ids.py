@@ -6,10 +6,10 @@ import hashlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
     from pytest_torchprof.history.notes import Notes
@@ -27,21 +27,27 @@ def change_id(change: SeriesChange) -> str:
         [point.commit, point.measured.structure, sorted(point.measured.counts.items())]
         for point in (change.before, change.after)
     ]
+    # The test is called as it was then: an alias that is made later changes no id.
+    key = replace(change.key, test=change.after.measured.test)
     # What became of it is left out: later runs confirm the same change.
-    return _digest([asdict(change.key), *sides])
+    return _digest([asdict(key), *sides])
 
 
-def event_id(event: HistoryEvent) -> str:
-    """Return the id of an event: of one change its own, of more another one as soon as the event has another test."""
-    ids = sorted(map(change_id, event.changes))
+def changes_id(changes: Iterable[SeriesChange]) -> str:
+    """Return the id of changes that are listed together: of one its own, of more one that changes with any of them."""
+    # Versions that run side by side may have changed alike, which is one change twice.
+    ids = sorted(set(map(change_id, changes)))
     return ids[0] if len(ids) == 1 else _digest(ids)
 
 
+def event_id(event: HistoryEvent) -> str:
+    """Return the id of an event, which is another one as soon as the event has another test."""
+    return changes_id(event.changes)
+
+
 def accepted_because(event: HistoryEvent, notes: Notes) -> str | None:
-    """Return why an event is accepted; None if one of its tests is not."""
-    reasons = [notes.accepted.get(change_id(change)) for change in event.changes]
-    known = [reason for reason in reasons if reason is not None]
-    return known[0] if len(known) == len(reasons) else None
+    """Return why an event is accepted, each reason once; None if one of its tests is not."""
+    return _all_of([notes.accepted.get(change_id(change)) for change in event.changes])
 
 
 def remarks_on_changes(event: HistoryEvent, notes: Notes) -> list[str]:
@@ -63,10 +69,13 @@ def time_event_id(event: TimeEvent) -> str:
 
 
 def time_accepted_because(event: TimeEvent, notes: Notes) -> str | None:
-    """Return why an event of times is accepted; None if a step of it is not."""
-    reasons = [next(_about(step, notes.accepted), None) for step in event.steps]
-    known = [reason for reason in reasons if reason is not None]
-    return known[0] if len(known) == len(reasons) else None
+    """Return why an event of times is accepted, each reason once; None if a step of it is not."""
+    return _all_of([step_accepted_because(step, notes) for step in event.steps])
+
+
+def step_accepted_because(step: TimeStep, notes: Notes) -> str | None:
+    """Return why a step of times is accepted; None if it is not."""
+    return next(_about(step, notes.accepted), None)
 
 
 def remarks_on_steps(event: TimeEvent, notes: Notes) -> list[str]:
@@ -91,6 +100,11 @@ def _about(step: TimeStep, notes: Mapping[str, Remark]) -> Iterator[Remark]:
         )
         if enclosing == own or meets:
             yield text
+
+
+def _all_of(reasons: Sequence[str | None]) -> str | None:
+    known = [reason for reason in reasons if reason is not None]
+    return "; ".join(dict.fromkeys(known)) if len(known) == len(reasons) else None
 
 
 def _digest(value: object) -> str:

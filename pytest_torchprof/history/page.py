@@ -9,7 +9,14 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, unchanged_stretches
 from pytest_torchprof.history.event_ids import SHOWN, event_id
 from pytest_torchprof.history.series import EXACT, hardware_of
-from pytest_torchprof.history.texts import bisect_line, cause_text, census_lines, change_text, heading_lines, remarks_on
+from pytest_torchprof.history.texts import (
+    bisect_line,
+    cause_text,
+    census_lines,
+    change_texts,
+    heading_lines,
+    remarks_on,
+)
 from pytest_torchprof.report.page.details import as_json
 from pytest_torchprof.report.page.document import compressed, document, text
 
@@ -124,7 +131,7 @@ def _event(event: HistoryEvent, branch: BranchRuns, at: dict[str, int]) -> dict[
         "at": at[event.after],
         "cause": cause_text(event),
         "commits": event.commits or (),
-        "tests": [change_text(change) for change in event.changes[:_MOST_LISTED]],
+        "tests": change_texts(event, branch.notes)[:_MOST_LISTED],
         "more": max(0, len(event.changes) - _MOST_LISTED),
         "came": _kernels(event.came),
         "went": _kernels(event.went),

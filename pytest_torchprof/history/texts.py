@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State
-from pytest_torchprof.history.event_ids import SHOWN, accepted_because, event_id, remarks_on_changes
+from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.text import counted, first_of, printable, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
@@ -55,8 +55,8 @@ def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
     lines = wrapped(f"{when}{cause_text(event)}  [{event_id(event)[:SHOWN]}]", _INDENT, first="", width=width)
-    for change in event.changes:
-        lines += wrapped(change_text(change), f"{_INDENT}  ", first=_INDENT, width=width)
+    for change in change_texts(event, notes):
+        lines += wrapped(change, f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
@@ -175,8 +175,17 @@ def _moved(event: BranchEvent) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
 
 
-def change_text(change: SeriesChange) -> str:
-    """Return what became of one test at an event."""
+def change_texts(event: HistoryEvent, notes: Notes) -> list[str]:
+    """Return what became of each test at an event; where only some are accepted, why stands beside each of these."""
+    all_known = accepted_because(event, notes) is not None
+    reasons = [None if all_known else notes.accepted.get(change_id(change)) for change in event.changes]
+    return [
+        f"{_change(change)}{'' if why is None else f'; known: {why}'}"
+        for change, why in zip(event.changes, reasons, strict=True)
+    ]
+
+
+def _change(change: SeriesChange) -> str:
     numbers = [
         f"{BY_NAME[name].title} {BY_NAME[name].show(old)} -> {BY_NAME[name].show(new)}"
         for name, (old, new) in change.numbers.items()
