@@ -485,6 +485,21 @@ def test_another_test_or_another_direction_or_another_time_is_not_accepted_with_
     (event,) = steps(capsys, both)
     assert len(event["tests"]) == 2
     assert event["accepted"] is None
+    out = shown(capsys, "changes", both)
+    assert out.count("same kernels; known: meant") == out.count("known:") == 1
+
+
+def test_a_step_stays_accepted_though_its_test_is_renamed_later(capsys, tmp_path):
+    new = "test_new.py::test_block"
+    runs = stepped(0.1, 40, 80)
+    folder = kept(tmp_path, runs)
+    (step,) = steps(capsys, folder)
+    shown(capsys, "accept", folder, step["id"], "meant")
+    kept(folder, [timed(80 + at, 110 * factor, test=new) for at, factor in enumerate(scattered(20, seed=4))])
+    shown(capsys, "alias", folder, TEST, new)
+    (step,) = steps(capsys, folder)
+    assert [own["test"] for own in step["tests"]] == [new]
+    assert step["accepted"] == "meant"
 
 
 def test_a_remark_on_a_step_stays_with_it(capsys, tmp_path):

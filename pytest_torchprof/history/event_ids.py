@@ -58,9 +58,12 @@ def remarks_on_changes(event: HistoryEvent, notes: Notes) -> list[str]:
 
 def step_id(step: TimeStep) -> str:
     """Return the id of a step of times: the series and the direction, with the commits that enclose it."""
+    return f"{_series_id(step, step.times.key.test)} {step.before.commit} {step.after.commit}"
+
+
+def _series_id(step: TimeStep, test: str) -> str:
     times = step.times
-    own = _digest([asdict(times.key), times.machine, times.conditions, step.share > 0])
-    return f"{own} {step.before.commit} {step.after.commit}"
+    return _digest([asdict(replace(times.key, test=test)), times.machine, times.conditions, step.share > 0])
 
 
 def time_event_id(event: TimeEvent) -> str:
@@ -75,25 +78,26 @@ def time_accepted_because(event: TimeEvent, notes: Notes) -> str | None:
 
 def step_accepted_because(step: TimeStep, notes: Notes) -> str | None:
     """Return why a step of times is accepted; None if it is not."""
-    return next(_about(step, notes.accepted), None)
+    return next(_about(step, notes, notes.accepted), None)
 
 
 def remarks_on_steps(event: TimeEvent, notes: Notes) -> list[str]:
     """Return what is said of the steps of an event, each once."""
-    texts = [text for step in event.steps for own in _about(step, notes.remarks) for text in own]
+    texts = [text for step in event.steps for own in _about(step, notes, notes.remarks) for text in own]
     return list(dict.fromkeys(texts))
 
 
-def _about(step: TimeStep, notes: Mapping[str, Remark]) -> Iterator[Remark]:
+def _about(step: TimeStep, notes: Notes, remarks: Mapping[str, Remark]) -> Iterator[Remark]:
     """Yield what is said of a step: of one of the same series and direction that can be the same commit's.
 
     Each later run may narrow or widen the commits that enclose a step, so that they cannot be asked to be the same.
     """
     place = {sha: at for at, sha in enumerate(step.times.series.branch.commits)}
-    series, *own = step_id(step).split()
-    for about, text in notes.items():
+    series = {_series_id(step, test) for test in notes.names_of(step.times.key.test)}
+    own = [step.before.commit, step.after.commit]
+    for about, text in remarks.items():
         other, *enclosing = about.split()
-        if other != series or len(enclosing) != len(own):
+        if other not in series or len(enclosing) != len(own):
             continue
         meets = all(sha in place for sha in enclosing) and (
             max(place[own[0]], place[enclosing[0]]) < min(place[own[1]], place[enclosing[1]])

@@ -69,6 +69,10 @@ class Notes(Struct, frozen=True, kw_only=True):
             name = later
         return name
 
+    def names_of(self, test: str) -> list[str]:
+        """Return the node ids that a test has now and had before."""
+        return [test, *(name for name in self.aliases if name != test and self.name_now(name) == test)]
+
 
 def note_now(kind: NoteKind, about: str, text: str) -> Note:
     """Return a note with the present time."""
