@@ -15,6 +15,7 @@ from pytest_torchprof.history.exporting import exported_figures, with_names_now
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.results import figures_in, results_in
 from pytest_torchprof.history.store import heads_of, records_of
+from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import reporters
@@ -109,7 +110,8 @@ def _page(arguments: Namespace) -> int:
     from pytest_torchprof.history.page import history_page  # noqa: PLC0415 - only this command draws
 
     branch, all_series = read_branch(arguments)
-    text = history_page(branch, all_series, events_of(branch, all_series))
+    judged = judged_times(branch, all_series)
+    text = history_page(branch, all_series, events_of(branch, all_series), judged, time_events(branch, judged))
     _write(arguments.output, [text])
     sys.stdout.write(f"{arguments.output}: {len(text.encode(errors='backslashreplace')) / 1e6:.1f} MB\n")
     return 0

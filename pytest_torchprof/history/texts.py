@@ -41,13 +41,17 @@ _STATE: Final[Mapping[State, str]] = {
 
 def heading_lines(branch: BranchRuns, width: int) -> list[str]:
     """Return what the history holds of a branch, and what it leaves out."""
+    lines = [line for text in heading_texts(branch) for line in wrapped(text, "", width=width)]
+    return [printable(line) for line in lines]
+
+
+def heading_texts(branch: BranchRuns) -> list[str]:
+    """Return the same as paragraphs."""
     commits = len({run.commit.sha for run in branch.runs if run.commit is not None})
     held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
-    lines = wrapped(f"{held}, {_ORDER[branch.ordered_by]}", "", width=width)
-    if branch.left_out:
-        parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
-        lines += wrapped(f"runs that are no points of it: {', '.join(parts)}", "", width=width)
-    return [printable(line) for line in lines]
+    parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
+    left_out = [f"runs that are no points of it: {', '.join(parts)}"] if parts else []
+    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out]
 
 
 def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
@@ -83,6 +87,12 @@ def remark_lines(branch: BranchRuns, width: int) -> list[str]:
 
 def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
     """Return how much was judged, and what is missing."""
+    lines = [line for text in census_texts(all_series) for line in wrapped(text, "  ", first="", width=width)]
+    return [printable(line) for line in lines]
+
+
+def census_texts(all_series: Sequence[Series]) -> list[str]:
+    """Return the same as paragraphs."""
     points = sum(series.count for series in all_series)
     gaps: dict[str, int] = {}
     for series in all_series:
@@ -94,9 +104,7 @@ def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
     judged = f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}"
     removed = {series.key.test: series.removed_at for series in all_series if series.removed_at is not None}
     gone = [f"{test} (not in {commit[:7]})" for test, commit in removed.items()]
-    lines = wrapped(judged, "  ", first="", width=width)
-    lines += wrapped(f"removed: {first_of(gone)}", "  ", first="", width=width) if gone else []
-    return [printable(line) for line in lines]
+    return [judged, *([f"removed: {first_of(gone)}"] if gone else [])]
 
 
 def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, width: int) -> list[str]:

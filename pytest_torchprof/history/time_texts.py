@@ -66,8 +66,13 @@ def time_bisect_line(event: TimeEvent) -> str | None:
 
 def time_census_lines(judged: Sequence[JudgedTimes], width: int) -> list[str]:
     """Return how many times were judged, and how small a step of them could be shown."""
+    return wrapped(time_census_text(judged), "  ", first="", width=width)
+
+
+def time_census_text(judged: Sequence[JudgedTimes]) -> str:
+    """Return the same as a paragraph."""
     if not judged:
-        return ["times: none are known"]
+        return "times: none are known"
     points = sum(len(times.times.runs) for times in judged)
     known = sorted(times.smallest for times in judged if times.smallest is not None)
     lacking = len(judged) - len(known)
@@ -81,7 +86,7 @@ def time_census_lines(judged: Sequence[JudgedTimes], width: int) -> list[str]:
         parts.append(
             f"{lacking} series are too short to show any" if lacking > 1 else "1 series is too short to show any"
         )
-    return wrapped("; ".join(parts), "  ", first="", width=width)
+    return "; ".join(parts)
 
 
 def time_log_lines(judged: JudgedTimes, width: int) -> list[str]:
@@ -126,9 +131,13 @@ def step_texts(event: TimeEvent, notes: Notes) -> list[str]:
 
 def _step(step: TimeStep) -> str:
     times = step.times
-    moved = f"{title_of(times)} {show_us(step.old_us)} -> {show_us(step.new_us)} ({_signed(step.share)})"
-    undone = f"; undone at {step.undone_at[:7]}" if step.undone_at else ""
-    return f"{times.key.name} ({times.key.hardware}, {machine_of(times)}): {moved}, {step.launched}{undone}"
+    return f"{times.key.name} ({times.key.hardware}, {machine_of(times)}): {title_of(times)} {moved_text(step)}"
+
+
+def moved_text(step: TimeStep) -> str:
+    """Return by how much a series took longer from a step on, and whether its kernels are others."""
+    moved = f"{show_us(step.old_us)} -> {show_us(step.new_us)} ({_signed(step.share)})"
+    return f"{moved}, {step.launched}{f'; undone at {step.undone_at[:7]}' if step.undone_at else ''}"
 
 
 def title_of(times: TimeSeries) -> str:
