@@ -491,6 +491,21 @@ def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_who_asks_an_sqlite_file_for_one_test_waits_for_nothing_that_this_does_not_need(store_of):
+    where = store_of("sqlite")
+    fill(where, [run_of(at, launched(TEST, FIVE)) for at in range(3)])
+    code = (
+        "import sys\nfrom pytest_torchprof.cli import main\n"
+        f"assert main(['history', 'log', {where!r}, {TEST!r}]) == 0\n"
+        "slow = {'alembic', 'psycopg', 'sqlalchemy.dialects.postgresql', 'torch'}\n"
+        "ours = {f'pytest_torchprof.{name}' for name in ('compare', 'findings', 'fleet', 'limits', 'report.result')}\n"
+        "assert not (slow | ours) & set(sys.modules), (slow | ours) & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(FILES.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 # ------------------------------------------------------------------------------------------------------------- tables
 
 

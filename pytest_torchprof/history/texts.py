@@ -6,14 +6,14 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.history.changes import Cause, State
+from pytest_torchprof.history.changes import Cause, State, unchanged
 from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.text import counted, first_of, printable, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.history.changes import BranchEvent, HistoryEvent, SeriesChange
     from pytest_torchprof.history.notes import Notes
@@ -107,14 +107,19 @@ def census_texts(all_series: Sequence[Series]) -> list[str]:
     return [judged, *([f"removed: {first_of(gone)}"] if gone else [])]
 
 
-def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, width: int) -> list[str]:
-    """Return a series: a sparkline of a number, and a row for each stretch of runs in which nothing changed."""
-    known = [point.measured.counts[number] for point in series.points if number in point.measured.counts]
+def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point], bool]) -> list[str]:
+    """Return a series: a sparkline of a number, and a row for each stretch of runs in which nothing changed.
+
+    What is missing is that of the whole series, whichever of its points are shown.
+    """
+    points = [point for point in series.points if is_shown(point)]
+    rows = [[point for point in row if is_shown(point)] for row in unchanged(series)]
+    known = [point.measured.counts[number] for point in points if number in point.measured.counts]
     shown = BY_NAME[number]
     line = f"{shown.title} {sparkline(known)}  {shown.show(min(known))} to {shown.show(max(known))}" if known else ""
     heading = f"{series.key.name}   {series.key.hardware}, device {series.key.device}"
     names = (number, *(name for name in _BESIDE if name != number))
-    known_names = {name for point in series.points for name in point.measured.counts}
+    known_names = {name for point in points for name in point.measured.counts}
     columns = [
         Column("commits", _commits, "left"),
         Column("date", lambda points: date_of(points[0]), "left", leaves=2),
@@ -122,7 +127,8 @@ def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, widt
         *(_number_column(name) for name in names if name in known_names),
         Column("torch", lambda points: points[-1].environment.torch or "-", "left", leaves=1),
     ]
-    lines = [printable(heading), *([line] if line else []), *table_lines(rows, columns, width)]
+    table = table_lines([row for row in rows if row], columns, width) if points else ["no run that is asked for"]
+    lines = [printable(heading), *([line] if line else []), *table]
     gaps = ", ".join(f"{count} {why}" for why, count in sorted(series.gaps.items()))
     missing = f"{series.missing} missing" if series.missing else ""
     lacking = ", ".join(filter(None, [gaps, missing]))

@@ -20,9 +20,10 @@ from pytest_torchprof.text import counted, printable, show_share, show_us, wrapp
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_torchprof.history.notes import Notes
+    from pytest_torchprof.history.series import Point
     from pytest_torchprof.history.times import JudgedTimes, Segment, TimeEvent, TimeSeries, TimeStep
 
 _INDENT: Final = "    "
@@ -89,10 +90,16 @@ def time_census_text(judged: Sequence[JudgedTimes]) -> str:
     return "; ".join(parts)
 
 
-def time_log_lines(judged: JudgedTimes, width: int) -> list[str]:
-    """Return the times of a series on one machine: drawn, a row for each stretch between steps, what could be shown."""
+def time_log_lines(judged: JudgedTimes, width: int, is_shown: Callable[[Point], bool]) -> list[str]:
+    """Return the times of a series on one machine: drawn, a row for each stretch between steps, what could be shown.
+
+    Stretches are told whole if the last of their points is shown; there are no lines where none is.
+    """
     times = judged.times
-    us = [math.exp(value) for value in times.logs]
+    us = [math.exp(value) for at, value in enumerate(times.logs) if is_shown(times.point(at))]
+    segments = [segment for segment in judged.segments if is_shown(segment.last)]
+    if not us:
+        return []
     title = title_of(times)
     columns = [
         Column("commits", _commits, "left"),
@@ -102,7 +109,7 @@ def time_log_lines(judged: JudgedTimes, width: int) -> list[str]:
     ]
     drawn = f"{title} {sparkline(us)}  {show_us(min(us))} to {show_us(max(us))}, on {machine_of(times)}"
     lines = wrapped(drawn, "  ", first="", width=width)
-    return [printable(line) for line in [*lines, *table_lines(judged.segments, columns, width), could_show(judged)]]
+    return [printable(line) for line in [*lines, *table_lines(segments, columns, width), could_show(judged)]]
 
 
 def could_show(judged: JudgedTimes) -> str:
