@@ -129,6 +129,12 @@ def test_a_change_is_opened_and_closed_by_keyboard_alone(browser, page):
     assert browser.run("document.activeElement.className") == "mark"
 
 
+def test_of_times_too_few_for_any_step_it_is_not_said_that_they_have_none(browser, page):
+    browser.open(page)
+    (early, *_) = browser.run("[...document.querySelectorAll('.facts')].map(facts => facts.textContent)")
+    assert re.search(r"on machine 00000000: no step could be shown yet: \d of at least \d+ runs", early)
+
+
 def test_a_gap_is_left_empty(browser, page):
     browser.open(page)
     drawn = browser.run("[...document.querySelectorAll('.chart path')].map(path => path.getAttribute('d'))")

@@ -169,6 +169,7 @@ def _times(judged: JudgedTimes, of_step: Mapping[int, int], drawn: _Drawing) -> 
         "title": title_of(times),
         "machine": machine_of(times),
         "could_show": could_show(judged),
+        "is_long_enough": judged.smallest is not None,
         "segments": [
             {
                 "spans": drawn.spans(("machine", times.machine), times.runs[end - segment.count : end]),

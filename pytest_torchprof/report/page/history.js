@@ -114,7 +114,7 @@
   const steadyTimes = (rows) =>
     rows.length > 2
       ? h("span", {}, `times on ${show.count(rows.length)} machines: no step`)
-      : rows.map((times) => h("span", {}, `${times.title} ${show.us(times.segments[0].us)} on ${visible(times.machine)}: no step; ${times.could_show}`));
+      : rows.map((times) => h("span", {}, `${times.title} ${show.us(times.segments[0].us)} on ${visible(times.machine)}: ${times.is_long_enough ? "no step; " : ""}${times.could_show}`));
 
   const drawRow = (row, number) => {
     const {svg, told, now} = chart(countsOf(row, state.number), title(state.number), show.count);
