@@ -84,7 +84,10 @@ def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
 
 
 def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[Series]] | None:
-    """Return the same from the tables; None where all records are to be read, as for a test that nobody has."""
+    """Return the branch and the series of the test from the tables; None where all records are to be read.
+
+    That is so for a test that nobody has.
+    """
     notes = notes_by_subject(believed(store_at(arguments.store).notes()))
     repository = None if arguments.git is None else Repository.around(arguments.git)
     ids = tables.tests()

@@ -46,7 +46,7 @@ def heading_lines(branch: BranchRuns, width: int) -> list[str]:
 
 
 def heading_texts(branch: BranchRuns) -> list[str]:
-    """Return the same as paragraphs."""
+    """Return what the history holds of a branch, and what it leaves out, as paragraphs."""
     commits = len({run.commit.sha for run in branch.runs if run.commit is not None})
     held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
     parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
@@ -92,7 +92,7 @@ def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
 
 
 def census_texts(all_series: Sequence[Series]) -> list[str]:
-    """Return the same as paragraphs."""
+    """Return how much was judged, and what is missing, as paragraphs."""
     points = sum(series.count for series in all_series)
     gaps: dict[str, int] = {}
     for series in all_series:

@@ -71,7 +71,7 @@ def time_census_lines(judged: Sequence[JudgedTimes], width: int) -> list[str]:
 
 
 def time_census_text(judged: Sequence[JudgedTimes]) -> str:
-    """Return the same as a paragraph."""
+    """Return how many times were judged, and how small a step of them could be shown, as a paragraph."""
     if not judged:
         return "times: none are known"
     points = sum(len(times.times.runs) for times in judged)
