@@ -43,7 +43,7 @@ from pytest_torchprof.history.record import (
 )
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import where_of
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.trace.metadata import Environment
 
 BEGAN = datetime(2024, 1, 1, tzinfo=UTC)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import random
 import re
 
 import pytest
 from browser import CHROMIUM
-from histories import launched, run_of, sha, write
+from histories import H100, launched, run_of, sha, write
+from msgspec.structs import replace
 from pages import HOSTILE
+from test_page import AXE
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.history.record import Event
+from pytest_torchprof.history.record import Event, MachineRecord, VaryingRecord
 
 pytestmark = [
     pytest.mark.any_torch,
@@ -46,6 +50,33 @@ def made(folder, records, capsys, *words):
 @pytest.fixture
 def page(tmp_path, capsys):
     return made(tmp_path, runs(), capsys)
+
+
+SLOWER, OTHERS, STEADY = "test_t.py::test_slower", "test_t.py::test_others", "test_t.py::test_steady"
+OTHER = {"gemm bf16 nt": 4, "softmax": 1}
+
+
+def timed_runs():
+    """Return runs on two machines, one of them seldom.
+
+    One test became slower with the same kernels, another before that with other ones, between two of its commits.
+    """
+    chosen = random.Random(3)
+    for at in range(80):
+        for machine in (0, 1) if at % 3 == 0 else (0,):
+            if at in (40, 41):
+                continue
+            launches = (launched(OTHERS, FIVE if at < 42 else OTHER), launched(SLOWER, FIVE), launched(STEADY, FIVE))
+            slower = (1 + 0.1 * (at >= 42), 1 + 0.08 * (at >= 60), 1)
+            us = [50 * share * math.exp(chosen.gauss(0, 0.005)) * (1 + machine) for share in slower]
+            run = run_of(at, *launches, varying=tuple(VaryingRecord(numbers={"gpu_busy_us": time}) for time in us))
+            digest = f"{machine}" * 16
+            yield replace(run, uuid=f"{2 * at + machine:032x}", machine=MachineRecord(digest=digest, gpu=H100.gpu))
+
+
+@pytest.fixture
+def timed_page(tmp_path, capsys):
+    return made(tmp_path, timed_runs(), capsys)
 
 
 def names(browser):
@@ -98,10 +129,118 @@ def test_a_change_is_opened_and_closed_by_keyboard_alone(browser, page):
     assert browser.run("document.activeElement.className") == "mark"
 
 
+def test_of_times_too_few_for_any_step_it_is_not_said_that_they_have_none(browser, page):
+    browser.open(page)
+    (early, *_) = browser.run("[...document.querySelectorAll('.facts')].map(facts => facts.textContent)")
+    assert re.search(r"on machine 00000000: no step could be shown yet: \d of at least \d+ runs", early)
+
+
 def test_a_gap_is_left_empty(browser, page):
     browser.open(page)
     drawn = browser.run("[...document.querySelectorAll('.chart path')].map(path => path.getAttribute('d'))")
     assert [line.count("M") for line in drawn] == [1, 1, 2]
+
+
+def lines_of(browser, selector):
+    return browser.run(f"[...document.querySelectorAll({selector!r})].map(line => line.textContent)")
+
+
+def test_a_step_of_times_is_listed_with_its_commits_its_medians_and_its_kernels(browser, timed_page):
+    browser.open(timed_page)
+    # What became slower last comes first, though its counts never changed.
+    assert names(browser) == [SLOWER, OTHERS, STEADY]
+    slower = lines_of(browser, ".series:nth-child(1) .steps li")
+    assert len(slower) == 2
+    for line, moved in zip(slower, (r"50\.\d us -> 54\.\d us", r"(99\.\d|100) us -> 108 us"), strict=True):
+        commit = f"2026-03-02  {sha(60)[:7]}, after {sha(59)[:7]}"
+        assert re.fullmatch(rf"{commit}: {moved} \(\+\d\.\d%\), same kernels", line)
+    (other, _) = lines_of(browser, ".series:nth-child(2) .steps li")
+    commits = f"one of 3 commits after {sha(39)[:7]}: {sha(40)[:7]}, {sha(41)[:7]}, {sha(42)[:7]}"
+    assert re.search(rf"{commits}: [\d.]+ us -> [\d.]+ us \(\+\d+\.\d%\), other kernels$", other)
+    facts = lines_of(browser, ".series > .facts")
+    assert "last changed 2026-03-02" in facts[0]
+    assert "never changed" in facts[2]
+    assert "machine 11111111: no step; smallest step that could be shown: " in facts[2]
+    assert "times: 315 measurements in 6 series" in browser.run("document.querySelector('header').textContent")
+
+
+def test_a_step_is_drawn_at_its_commit_with_those_among_which_it_lies(browser, timed_page):
+    browser.open(timed_page)
+    assert browser.run("document.querySelectorAll('.times').length") == 4
+    told = browser.run("[...document.querySelectorAll('.times svg')].map(svg => svg.getAttribute('aria-label'))")
+    assert re.fullmatch(r"GPU busy: (49\.9|50\.\d) us to (53\.9|54\.\d) us", told[0])
+    # 78 commits were measured, and the 61st of the branch is the 59th of them.
+    (left, *_) = browser.run("[...document.querySelectorAll('.times .mark')].map(mark => parseFloat(mark.style.left))")
+    assert left == pytest.approx(100 * 58 / 77)
+    bands = browser.run(
+        "[...document.querySelectorAll('.band')].map(band => "
+        "[band.getAttribute('x'), band.getAttribute('width')].map(Number))"
+    )
+    assert bands[0] == [pytest.approx(100 * 57 / 77), pytest.approx(100 / 77)]
+    # A machine that measures seldom knows less of where the step lies.
+    assert bands[1][1] == pytest.approx(300 / 77)
+    drawn = browser.run("document.querySelector('.times path').getAttribute('d')")
+    assert (drawn.count("M"), drawn.count("V")) == (1, 1)
+
+
+def test_a_click_on_a_step_shows_all_of_its_event_and_the_line_that_bisects_where_kernels_are_others(
+    browser, timed_page
+):
+    browser.open(timed_page)
+    browser.run("document.querySelector('.series:nth-child(1) .times .mark').click()")
+    shown = browser.run("document.querySelector('.event').textContent")
+    assert shown.count(f"{SLOWER} (NVIDIA H100 80GB HBM3, machine ") == 2
+    assert "bisect" not in shown
+    browser.run("document.querySelector('.series:nth-child(2) .times .mark').click()")
+    shown = browser.run("document.querySelector('.series:nth-child(2) .event').textContent")
+    assert f"torchprof bisect --changed {OTHERS} --good {sha(39)[:12]} --bad {sha(42)[:12]}" in shown
+    # Another mark of the same test closes it.
+    browser.run("document.querySelector('.series:nth-child(2) > .chart .mark').click()")
+    assert "came" in browser.run("document.querySelector('.series:nth-child(2) .event').textContent")
+    assert browser.run("document.querySelectorAll('.series:nth-child(2) .event').length") == 1
+
+
+def test_what_is_known_of_a_step_stands_beside_it(browser, tmp_path, capsys):
+    folder = str(write(tmp_path / "history", [*timed_runs()]))
+    assert main(["history", "changes", folder]) == 0
+    (own,) = re.findall(rf"{sha(60)[:7]}, after .*\[(\w+)\]", capsys.readouterr().out)
+    assert main(["history", "accept", folder, own, "the new loader"]) == 0
+    browser.open(made(tmp_path, [], capsys))
+    assert browser.run("document.querySelectorAll('.times .mark.known').length") == 2
+    browser.run("document.querySelector('.times .mark.known').click()")
+    assert "known: the new loader" in browser.run("document.querySelector('.event').textContent")
+
+
+def test_a_step_is_opened_and_closed_by_keyboard_alone(browser, timed_page):
+    browser.open(timed_page)
+    in_times = "document.activeElement.closest('.times') !== null"
+    for _ in range(20):
+        browser.press("Tab")
+        if browser.run(in_times):
+            break
+    browser.press("Enter")
+    assert browser.run("document.activeElement.getAttribute('aria-expanded')") == "true"
+    assert browser.run("document.querySelector('.event').getAttribute('aria-label')").startswith("step of times ")
+    browser.press("Escape")
+    assert browser.run("document.querySelectorAll('.event').length") == 0
+    assert browser.run(in_times)
+
+
+@pytest.mark.skipif(AXE is None, reason="needs axe-core: AXE_CORE is the path of its axe.min.js")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_changes_and_steps_are_accessible(browser, timed_page, dark):
+    browser.open(timed_page, dark=dark)
+    browser.run("document.querySelectorAll('.series').forEach(row => row.querySelector('.mark')?.click())")
+    browser.run(AXE.read_text() + ";0")
+    assert browser.run("axe.run().then(result => result.violations.map(rule => rule.id))") == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_step_is_wider_than_a_phone(browser, timed_page, dark):
+    browser.open(timed_page, width=360, dark=dark)
+    browser.run("document.querySelectorAll('.times .mark').forEach(mark => mark.click())")
+    assert browser.run("document.querySelectorAll('.event').length") == 2
+    assert browser.run("document.documentElement.scrollWidth") <= 360
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -490,6 +491,21 @@ def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_who_asks_an_sqlite_file_for_one_test_waits_for_nothing_that_this_does_not_need(store_of):
+    where = store_of("sqlite")
+    fill(where, [run_of(at, launched(TEST, FIVE)) for at in range(3)])
+    code = (
+        "import sys\nfrom pytest_torchprof.cli import main\n"
+        f"assert main(['history', 'log', {where!r}, {TEST!r}]) == 0\n"
+        "slow = {'alembic', 'psycopg', 'sqlalchemy.dialects.postgresql', 'torch'}\n"
+        "ours = {f'pytest_torchprof.{name}' for name in ('compare', 'findings', 'fleet', 'limits', 'report.result')}\n"
+        "assert not (slow | ours) & set(sys.modules), (slow | ours) & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(FILES.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 # ------------------------------------------------------------------------------------------------------------- tables
 
 
@@ -834,9 +850,43 @@ def test_the_log_of_a_test_shows_the_id_under_which_its_change_alone_is_accepted
     assert main(["history", "changes", where, "--fail-on", "counts"]) == 1
     out = capsys.readouterr().out
     assert "note: for the gate" in out
-    assert "meant here" not in out
+    # Of the other test nothing is known yet.
+    assert " ".join(out.split()).count("5 -> 6; known: meant here") == 1
+    assert out.count("known:") == 1
     answers(capsys, where, "accept", own[other][:8], "and there")
     assert main(["history", "changes", where, "--fail-on", "counts"]) == 0
+    assert "    known: and there; meant here\n" in capsys.readouterr().out
+
+
+def shown_ids(out):
+    return re.findall(r"\[([0-9a-f]{8})\]", out)
+
+
+def test_every_id_that_the_log_shows_is_taken_also_where_versions_side_by_side_have_changed_alike(store_of, capsys):
+    where = store_of("folder")
+    other = "test_m.py::test_other"
+    fill(
+        where,
+        [
+            run_of(at, launched(TEST, own), launched(other, own), environment=environment)
+            for at, own in enumerate([FIVE, FIVE, SIX, SIX])
+            for environment in (H100, UPGRADED)
+        ],
+    )
+    for test in (TEST, other):
+        (own,) = shown_ids(answers(capsys, where, "log", test))
+        assert "known from now on, in 1 test" in answers(capsys, where, "accept", own, "meant")
+    assert main(["history", "changes", where, "--fail-on", "counts"]) == 0
+
+
+def test_what_was_accepted_stays_so_though_the_test_is_renamed_later(where, capsys):
+    new = "test_new.py::test_block"
+    runs = [run_of(at, launched(TEST if at < 4 else new, FIVE if at < 2 else SIX)) for at in range(6)]
+    fill(where, runs)
+    answers(capsys, where, "accept", id_of_the_event(capsys, where), "as planned")
+    answers(capsys, where, "alias", TEST, new)
+    assert main(["history", "changes", where, "--fail-on", "counts"]) == 0
+    assert "known: as planned" in capsys.readouterr().out
 
 
 def test_an_alias_joins_the_series_of_a_test_that_was_renamed_and_can_be_taken_back(where, capsys):
@@ -916,7 +966,13 @@ def test_a_database_is_asked_for_one_test_and_tells_what_a_folder_of_the_same_re
         assert answers(capsys, database, "log", name) == answers(capsys, folder, "log", name)
         asked = ("when", name, "kernels >= 5")
         assert answers(capsys, database, *asked) == answers(capsys, folder, *asked)
-    assert main(["history", "log", database, "test_m.py::test_nowhere"]) == 2
+    refusals = []
+    # The first begins as another test does, whose name is not the nearest.
+    for name in ("test_m.py::test_8x", "test_m.py::test_nowhere", "test_m.py::test_old (eager)"):
+        for where in (folder, database):
+            assert main(["history", "log", where, name]) == 2
+            refusals.append(capsys.readouterr().err)
+    assert refusals[::2] == refusals[1::2]
 
 
 def test_remarks_stand_where_their_commit_or_their_event_is_listed(where, capsys):

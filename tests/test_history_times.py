@@ -445,6 +445,37 @@ def test_series_of_known_truth_have_no_false_step_and_nearly_all_of_twice_the_sm
     assert month.named >= 0.85 * month.hits
 
 
+def test_the_log_is_of_one_machine_and_since_a_day_where_that_is_asked_for(capsys, tmp_path):
+    runs = [
+        timed(
+            at,
+            us * factor,
+            kernels=FIVE if at < 50 else SIX,
+            uuid=f"{2 * at + number:032x}",
+            machine=MachineRecord(digest=str(number) * 16, gpu=H100.gpu),
+        )
+        for number, us in enumerate((100, 300))
+        for at, factor in enumerate(scattered(60, seed=number))
+    ]
+    folder = kept(tmp_path, runs)
+    log = shown(capsys, "log", folder, TEST)
+    assert all(f"on machine {digit * 8}" in log for digit in "01")
+    one_machine = shown(capsys, "log", folder, TEST, "--machine", "1111")
+    assert "on machine 11111111" in one_machine
+    assert "on machine 00000000" not in one_machine
+    assert shown(capsys, "log", folder, TEST, "--machine", "h100") == log
+    # Of the stretch before the change only the runs of the last days are counted.
+    late = shown(capsys, "log", folder, TEST, "--since", "2026-02-18")
+    assert f"{sha(48)[:7]}..{sha(49)[:7]} 2026-02-18 4 5" in late
+    assert f"{sha(50)[:7]}, after {sha(49)[:7]}" in late
+    later = shown(capsys, "log", folder, TEST, "--since", "2026-02-21")
+    assert "after" not in later.split("smallest step")[0]
+    assert f"{sha(51)[:7]}..{sha(59)[:7]} 2026-02-21 18 6" in later
+    assert "no run that is asked for" in shown(capsys, "log", folder, TEST, "--since", "2027-01-01")
+    assert main(["history", "log", str(folder), TEST, "--machine", "MI300"]) == 2
+    assert "NVIDIA H100 80GB HBM3, machine 00000000, machine 11111111 [no-history]" in capsys.readouterr().err
+
+
 # --------------------------------------------------------------------------------------------- what people say of a step
 
 
@@ -485,6 +516,21 @@ def test_another_test_or_another_direction_or_another_time_is_not_accepted_with_
     (event,) = steps(capsys, both)
     assert len(event["tests"]) == 2
     assert event["accepted"] is None
+    out = shown(capsys, "changes", both)
+    assert out.count("same kernels; known: meant") == out.count("known:") == 1
+
+
+def test_a_step_stays_accepted_though_its_test_is_renamed_later(capsys, tmp_path):
+    new = "test_new.py::test_block"
+    runs = stepped(0.1, 40, 80)
+    folder = kept(tmp_path, runs)
+    (step,) = steps(capsys, folder)
+    shown(capsys, "accept", folder, step["id"], "meant")
+    kept(folder, [timed(80 + at, 110 * factor, test=new) for at, factor in enumerate(scattered(20, seed=4))])
+    shown(capsys, "alias", folder, TEST, new)
+    (step,) = steps(capsys, folder)
+    assert [own["test"] for own in step["tests"]] == [new]
+    assert step["accepted"] == "meant"
 
 
 def test_a_remark_on_a_step_stays_with_it(capsys, tmp_path):

@@ -391,7 +391,7 @@ class _Examples:
         """Note a file that is to be named."""
         from pytest_torchprof.limits import MISSED as LIMIT_MISSED  # noqa: PLC0415
         from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
-        from pytest_torchprof.report.result import Outcome  # noqa: PLC0415
+        from pytest_torchprof.report.outcome import Outcome  # noqa: PLC0415
 
         result = record.result
         if result is None:
@@ -421,7 +421,7 @@ class _Examples:
 def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
     from pytest_torchprof.fleet.folder import JOBS, RECORDS  # noqa: PLC0415
     from pytest_torchprof.fleet.texts import census_lines  # noqa: PLC0415
-    from pytest_torchprof.report.result import Outcome  # noqa: PLC0415
+    from pytest_torchprof.report.outcome import Outcome  # noqa: PLC0415
 
     yield from census_lines(summary)
     for title, count, blocks in (

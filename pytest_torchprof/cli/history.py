@@ -17,7 +17,7 @@ from pytest_torchprof.cli.history_read import (
     read_test,
     store_that_is_there,
 )
-from pytest_torchprof.history.changes import State, events_of, unchanged
+from pytest_torchprof.history.changes import State, events_of
 from pytest_torchprof.history.changes_json import changes_json
 from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
@@ -30,16 +30,18 @@ from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at, tables_at
 from pytest_torchprof.history.taking import take
 from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, remark_lines, when_lines
-from pytest_torchprof.history.time_texts import time_census_lines, time_event_lines, time_log_lines
+from pytest_torchprof.history.time_texts import machine_of, time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.remote.addresses import protocol_of
-from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text import counted, first_of, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from pytest_torchprof.cli import Parser
@@ -93,9 +95,13 @@ def add_arguments(parser: Parser) -> None:
     log.add_argument(
         "--number", default="kernels", choices=EXACT, metavar="NAME", help="the number that is drawn (kernels)"
     )
+    log.add_argument(
+        "--machine", metavar="M", help="only the GPU or CPU whose name has M in it, or times of the machine M"
+    )
     for own in (changes, log, when):
         add_choice_of_runs(own)
-    changes.add_argument("--since", type=day, metavar="DATE", help="only changes of this day or later: 2026-05-01")
+    for own, what in ((changes, "changes"), (log, "runs and changes")):
+        own.add_argument("--since", type=day, metavar="DATE", help=f"only {what} of this day or later: 2026-05-01")
     changes.add_argument(
         "--fail-on",
         type=_kinds,
@@ -206,21 +212,52 @@ def _log(arguments: Namespace) -> int:
     branch, all_series = read_test(arguments)
     # Who asks for one test asks one question: what is more than chance in it does not depend on the others.
     judged = judged_times(branch, all_series)
+    if arguments.machine is not None:
+        all_series, judged = _on_machine(arguments.machine, all_series, judged)
     width = terminal_width()
+
+    def is_shown(point: Point) -> bool:
+        return _is_since(point, arguments.since)
+
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
     remarks = remark_lines(branch, width)
     sys.stdout.write("".join(f"{line}\n" for line in ["", *remarks] if remarks))
     for series in all_series:
-        lines = log_lines(series, unchanged(series), arguments.number, width)
-        sys.stdout.write(on_screen("\n" + "\n".join(lines) + "\n"))
-        for event in events_of(branch, [series]):
-            sys.stdout.write("\n" + "\n".join(event_lines(event, branch.notes, width)) + "\n")
+        blocks = [on_screen("\n".join(log_lines(series, arguments.number, width, is_shown)))]
+        blocks += [
+            "\n".join(event_lines(event, branch.notes, width))
+            for event in events_of(branch, [series])
+            if is_shown(event.changes[0].after)
+        ]
         own = [times for times in judged if times.times.series is series]
-        for times in own:
-            sys.stdout.write(on_screen("\n" + "\n".join(time_log_lines(times, width)) + "\n"))
-        for step in time_events(branch, own):
-            sys.stdout.write("\n" + "\n".join(time_event_lines(step, branch.notes, width, whole=False)) + "\n")
+        blocks += [on_screen("\n".join(time_log_lines(times, width, is_shown))) for times in own]
+        blocks += [
+            "\n".join(time_event_lines(step, branch.notes, width, whole=False))
+            for step in time_events(branch, own)
+            if is_shown(step.steps[0].after)
+        ]
+        sys.stdout.writelines(f"\n{block}\n" for block in blocks if block)
     return DONE
+
+
+def _on_machine(
+    name: str, all_series: Sequence[Series], judged: Sequence[JudgedTimes]
+) -> tuple[list[Series], list[JudgedTimes]]:
+    """Return the series on a GPU or CPU, or those with times on a machine, and these; TorchprofError if none is so."""
+    word = name.lower()
+    own = [
+        times for times in judged if word in times.times.key.hardware.lower() or times.times.machine.startswith(word)
+    ]
+    timed = {times.times.key for times in own}
+    series = [series for series in all_series if word in series.key.hardware.lower() or series.key in timed]
+    if not series:
+        known = {
+            *(series.key.hardware for series in all_series),
+            *(machine_of(times.times) for times in judged),
+        }
+        problem = f"--machine {name}: the test was not measured there; it was on {first_of(sorted(known))}"
+        raise TorchprofError(problem, Code.NO_HISTORY)
+    return series, own
 
 
 def _when(arguments: Namespace) -> int:

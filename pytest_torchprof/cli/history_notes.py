@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, read_branch, store_that_is_there
+from msgspec import Struct
+
+from pytest_torchprof.cli.history_read import (
+    add_choice_of_runs,
+    believed,
+    no_such_test,
+    read_branch,
+    store_that_is_there,
+)
 from pytest_torchprof.history.changes import events_of
-from pytest_torchprof.history.event_ids import SHOWN, change_id, event_id, step_id, time_event_id
+from pytest_torchprof.history.event_ids import SHOWN, change_id, changes_id, step_id, time_event_id
 from pytest_torchprof.history.notes import LONGEST, NoteKind, Notes, note_now, notes_by_subject
 from pytest_torchprof.history.store import records_of
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, nearest, printable
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Collection
 
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.history.changes import SeriesChange
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Series
+    from pytest_torchprof.history.series import Series, SeriesKey
     from pytest_torchprof.history.store import Store
 
 _SHORTEST: Final = 4
@@ -49,19 +59,36 @@ def _accept(arguments: Namespace) -> int:
     branch, all_series = read_branch(arguments)
     subjects = _subjects(branch, all_series)
     event = _the_one(arguments.event, subjects, "event")
-    for part in subjects[event]:
+    subject = subjects[event]
+    for part in subject.parts:
         store.add_note(note_now(NoteKind.ACCEPTED, part, reason))
-    sys.stdout.write(f"{event[:SHOWN]}: known from now on, in {counted(len(subjects[event]), 'test')}\n")
+    sys.stdout.write(f"{event[:SHOWN]}: known from now on, in {counted(len(subject.tests), 'test')}\n")
     return 0
 
 
-def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, list[str]]:
-    """Return the ids of the parts of each event, of counts and of times, by its own id; and each change of counts."""
-    counts = {event_id(event): [*map(change_id, event.changes)] for event in events_of(branch, all_series)}
-    steps = time_events(branch, judged_times(branch, all_series))
-    # log shows the change of its test by itself.
-    changes = {part: [part] for parts in counts.values() for part in parts}
-    return changes | counts | {time_event_id(event): [*map(step_id, event.steps)] for event in steps}
+class _Subject(Struct, frozen=True):
+    """What can be accepted or remarked on under one id."""
+
+    parts: frozenset[str]
+    """The ids of its changes, or of its steps of times."""
+    tests: frozenset[str]
+
+
+def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, _Subject]:
+    """Return all that ``changes`` and ``log`` show with an id, by this id."""
+    subjects: dict[str, _Subject] = {}
+    for event in events_of(branch, all_series):
+        of_series: defaultdict[SeriesKey, list[SeriesChange]] = defaultdict(list)
+        for change in event.changes:
+            of_series[change.key].append(change)
+        # log shows the changes of a series by themselves, and changes --json each of them.
+        for changes in (event.changes, *of_series.values(), *([change] for change in event.changes)):
+            parts = frozenset(map(change_id, changes))
+            subjects[changes_id(changes)] = _Subject(parts, frozenset(change.key.test for change in changes))
+    for steps in time_events(branch, judged_times(branch, all_series)):
+        tests = frozenset(step.times.key.test for step in steps.steps)
+        subjects[time_event_id(steps)] = _Subject(frozenset(map(step_id, steps.steps)), tests)
+    return subjects
 
 
 def _alias(arguments: Namespace) -> int:
@@ -87,7 +114,7 @@ def _refuse_two_tests(store: Store, old: str, new: str) -> None:
         if old != new and {old, new} <= tests:
             both = record
     if old not in names:
-        raise TorchprofError(f"the history has no test {old!r}; {nearest(old, names)}", Code.NO_HISTORY)
+        raise no_such_test(old, names)
     if both is not None:
         problem = f"the run {both.uuid} measured {old} and {new} alike: they are two tests, and no alias joins them"
         raise TorchprofError(problem, Code.BAD_USAGE)
@@ -100,7 +127,7 @@ def _note(arguments: Namespace) -> int:
     subjects = _subjects(branch, all_series)
     subject = _the_one(arguments.subject, [*subjects, *branch.commits], "event or commit")
     # An event has another id as soon as it has another test: what is said is said of its parts.
-    for part in subjects.get(subject, [subject]):
+    for part in subjects[subject].parts if subject in subjects else [subject]:
         store.add_note(note_now(NoteKind.REMARK, part, text))
     sys.stdout.write(f"{'event' if subject in subjects else 'commit'} {subject[:SHOWN]}: noted\n")
     return 0
@@ -115,7 +142,8 @@ def _the_one(beginning: str, ids: Collection[str], kind: str) -> str:
         problem = f"no {kind} of this branch begins with {beginning!r}; torchprof history changes STORE lists them"
         raise TorchprofError(problem, Code.NO_HISTORY)
     if len(known) > 1:
-        raise TorchprofError(f"{beginning!r} begins {len(known)} ids: give more digits", Code.BAD_USAGE)
+        whole = "torchprof history changes STORE --json has them whole"
+        raise TorchprofError(f"{beginning!r} begins {len(known)} ids: give more digits; {whole}", Code.BAD_USAGE)
     return known[0]
 
 

@@ -21,11 +21,11 @@ from pytest_torchprof.history.stores import database_at, store_at
 from pytest_torchprof.history.where import StoreKind
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import and_more, nearest, printable, quoted
+from pytest_torchprof.text import and_more, first_of, near, printable, quoted
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.history.runs import BranchRuns
@@ -77,11 +77,17 @@ def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
         with database_at(arguments.store).asked() as tables:
             if (read := _asked(arguments, tables)) is not None:
                 return read
-    return _of_test(*read_branch(arguments), arguments.test)
+    branch, all_series = read_branch(arguments)
+    if not (own := _of_test(branch, all_series, arguments.test)):
+        raise no_such_test(arguments.test, {series.key.test for series in all_series})
+    return branch, own
 
 
 def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[Series]] | None:
-    """Return the same from the tables; None where all records are to be read, as for a test that nobody has."""
+    """Return the branch and the series of the test from the tables; None where all records are to be read.
+
+    That is so for a test that nobody has.
+    """
     notes = notes_by_subject(believed(store_at(arguments.store).notes()))
     repository = None if arguments.git is None else Repository.around(arguments.git)
     ids = tables.tests()
@@ -93,17 +99,21 @@ def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[S
     if runs is None or not names:
         return None
     branch = branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes)
-    return _of_test(branch, series_of(branch), arguments.test)
+    own = _of_test(branch, series_of(branch), arguments.test)
+    return (branch, own) if own else None
 
 
-def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> tuple[BranchRuns, list[Series]]:
-    """Return a branch and the series of one test; TorchprofError if there is none of this name."""
+def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> list[Series]:
+    """Return the series of one test."""
     name = branch.notes.name_now(test)
-    own = [series for series in all_series if series.key.test == name or series.key.name == test]
-    if not own:
-        known = {series.key.test for series in all_series}
-        raise TorchprofError(f"the history has no test {test!r}; {nearest(test, known)}", Code.NO_HISTORY)
-    return branch, own
+    return [series for series in all_series if series.key.test == name or series.key.name == test]
+
+
+def no_such_test(test: str, known: Collection[str]) -> TorchprofError:
+    """Return the error for a name that no test of a history has, with the nearest one, or some where none is near."""
+    meant = near(test, known)
+    hint = f"it has {first_of(sorted(known))}" if meant is None else f"did you mean {meant!r}?"
+    return TorchprofError(f"the history has no test {test!r}; {hint}", Code.NO_HISTORY)
 
 
 def store_that_is_there(where: Where) -> Store:

@@ -14,10 +14,11 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.jobs import parts_beside
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
-from pytest_torchprof.report.result import Outcome, Result
+from pytest_torchprof.report.result import Result
 from pytest_torchprof.report.terminal import describe_environment
 
 if TYPE_CHECKING:

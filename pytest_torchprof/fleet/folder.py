@@ -26,7 +26,7 @@ from pytest_torchprof.fleet.sources import LIST, PARTS, SUMMARY, Listed, from_ro
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.system.remote.addresses import is_remote, without_local_protocol
 from pytest_torchprof.system.replacing import replacing
 

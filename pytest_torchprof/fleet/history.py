@@ -13,7 +13,8 @@ from pytest_torchprof.history.record import MOST_MEASUREMENTS, MachineRecord, Ru
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.report.result import Outcome, Result
+from pytest_torchprof.report.outcome import Outcome
+from pytest_torchprof.report.result import Result
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:

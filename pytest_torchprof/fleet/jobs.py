@@ -16,7 +16,7 @@ from pytest_torchprof.limits.rank_limits import check_job, divided_among_ranks, 
 from pytest_torchprof.limits.written import read_limit_texts
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
 from pytest_torchprof.reasons.errors import TorchprofError, reason_of
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

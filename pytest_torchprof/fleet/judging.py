@@ -25,8 +25,9 @@ from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.recordings import Unreadable
 from pytest_torchprof.reasons.unreadable import OfPath
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.recorded import recorded_result
-from pytest_torchprof.report.result import Outcome, Result, calls_of, with_numbers
+from pytest_torchprof.report.result import Result, calls_of, with_numbers
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pytest_torchprof.fleet.jobs import GatheredJobs, JobsSummary
 from pytest_torchprof.fleet.names import MODEL, model_of, names_of
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

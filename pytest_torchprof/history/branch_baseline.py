@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.store import Store
-    from pytest_torchprof.report.result import Outcome
+    from pytest_torchprof.report.outcome import Outcome
 
 Read = TypeVar("Read")
 MOST_RUNS: Final = 20

@@ -29,7 +29,7 @@ class NoteKind(StrEnum):
     ALIAS = "alias"
     """A test has another name now."""
     REMARK = "remark"
-    """Something to know of a commit or an event."""
+    """Something to know of a commit, a change or a step of times."""
 
 
 class Note(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class Note(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     kind: NoteKind
     about: Text
-    """The id of a change, the test's earlier node id, the full hash of a commit, or the id of an event."""
+    """The id of a change or of a step of times, the test's earlier node id, or the full hash of a commit."""
     text: Text
     """Why it is known, the test's node id now, or the remark."""
     when: Moment
@@ -57,7 +57,7 @@ class Notes(Struct, frozen=True, kw_only=True):
     aliases: Mapping[str, str] = {}
     """The later node id by the earlier one."""
     remarks: Mapping[str, tuple[str, ...]] = {}
-    """By the hash of a commit or the id of an event, oldest first."""
+    """By the hash of a commit or the id of a change or of a step of times, oldest first."""
 
     def name_now(self, test: str) -> str:
         """Return the node id that a test has now; of names that lead to each other, the one that was given."""
@@ -68,6 +68,10 @@ class Notes(Struct, frozen=True, kw_only=True):
             seen.add(later)
             name = later
         return name
+
+    def names_of(self, test: str) -> list[str]:
+        """Return the node ids that a test has now and had before."""
+        return [test, *(name for name in self.aliases if name != test and self.name_now(name) == test)]
 
 
 def note_now(kind: NoteKind, about: str, text: str) -> Note:

@@ -3,56 +3,90 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, unchanged_stretches
-from pytest_torchprof.history.event_ids import SHOWN, event_id
+from pytest_torchprof.history.event_ids import SHOWN, event_id, time_event_id
 from pytest_torchprof.history.series import EXACT, hardware_of
-from pytest_torchprof.history.texts import bisect_line, cause_text, census_lines, change_text, heading_lines, remarks_on
+from pytest_torchprof.history.texts import (
+    bisect_line,
+    cause_text,
+    census_texts,
+    change_texts,
+    heading_texts,
+    remarks_on,
+)
+from pytest_torchprof.history.time_texts import (
+    could_show,
+    machine_of,
+    moved_text,
+    step_texts,
+    time_bisect_line,
+    time_cause_text,
+    time_census_text,
+    time_remarks_on,
+    title_of,
+)
 from pytest_torchprof.report.page.details import as_json
 from pytest_torchprof.report.page.document import compressed, document, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import SameRuns, Series, SeriesKey
+    from pytest_torchprof.history.series import Series, SeriesKey
+    from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
-_WIDE: Final = 10_000
-"""A width in which no line is broken: the browser does that."""
+_LONGEST: Final = 4000
+"""How much of a paragraph is shown."""
 _MOST_LISTED: Final = 200
 """How many tests or kernels of one event are listed."""
 
 
-def history_page(branch: BranchRuns, all_series: Sequence[Series], events: Sequence[HistoryEvent]) -> str:
+def history_page(
+    branch: BranchRuns,
+    all_series: Sequence[Series],
+    events: Sequence[HistoryEvent],
+    judged: Sequence[JudgedTimes],
+    time_events: Sequence[TimeEvent],
+) -> str:
     """Return the page, on which a series is drawn as its stretches without a change, not as points."""
     places = sorted(set(branch.places))
-    at = {branch.commits[place]: number for number, place in enumerate(places)}
-    of_series: dict[SeriesKey, list[int]] = {}
-    for number, event in enumerate(events):
-        for change in event.changes:
-            of_series.setdefault(change.key, []).append(number)
     drawn = _Drawing(branch, places)
-    shown = [_series(series, of_series.get(series.key, []), drawn) for series in all_series]
+    at = drawn.of_commit
+    of_series: defaultdict[SeriesKey, list[int]] = defaultdict(list)
+    for number, event in enumerate(events):
+        for key in dict.fromkeys(change.key for change in event.changes):
+            of_series[key].append(number)
+    # Steps of times come behind the changes of counts in the list of events.
+    of_step = {id(step): number for number, event in enumerate(time_events, start=len(events)) for step in event.steps}
+    times: defaultdict[SeriesKey, list[dict[str, Any]]] = defaultdict(list)
+    for own in judged:
+        times[own.times.key].append(_times(own, of_step, drawn))
+    shown = [_series(series, of_series.get(series.key, []), times.get(series.key, []), drawn) for series in all_series]
+    listed = [_event(event, branch, at) for event in events]
+    listed += [_time_event(event, branch, at) for event in time_events]
     # What changed last comes first.
-    shown.sort(key=lambda row: (-(at[events[row["events"][-1]].after] if row["events"] else -1), row["name"]))
+    shown.sort(key=lambda row: (-max((listed[number]["at"] for number in _events_of(row)), default=-1), row["name"]))
     known = {name for row in shown for segment in row["segments"] for name in segment["counts"]}
     index = {
         "commits": [branch.commits[place] for place in places],
         "dates": drawn.dates,
         "numbers": [[name, BY_NAME[name].title, BY_NAME[name].noun] for name in EXACT if name in known],
         "series": shown,
-        "events": [_event(event, branch, at) for event in events],
+        "events": listed,
         "remarks": {sha: branch.notes.remarks[sha] for sha in at if sha in branch.notes.remarks},
     }
-    lines = [*heading_lines(branch, _WIDE), *census_lines(all_series, _WIDE)]
+    paragraphs = [*heading_texts(branch), *census_texts(all_series), time_census_text(judged)]
     body = (
         '<a class="skip" href="#series">Skip to the tests</a>'
         f'<header><h1><span class="brand">torchprof</span> History of {text(branch.branch)}</h1>'
-        f"{''.join(f'<p>{text(line)}</p>' for line in lines)}</header>"
+        f"{''.join(f'<p>{text(paragraph, _LONGEST)}</p>' for paragraph in paragraphs)}</header>"
         "<noscript><p>What is below needs JavaScript.</p></noscript>"
         '<main><div class="tools" id="tools"></div><div id="series" tabindex="-1"></div></main>'
     )
@@ -69,37 +103,45 @@ class _Drawing:
     """The positions of a branch's runs on the page: the measured commits side by side."""
 
     def __init__(self, branch: BranchRuns, places: Sequence[int]) -> None:
-        numbers = {place: number for number, place in enumerate(places)}
-        self.at = [numbers[place] for place in branch.places]
-        """The number of each run's commit."""
+        self.of_commit = {branch.commits[place]: number for number, place in enumerate(places)}
+        """The number of each measured commit."""
+        self._at = [self.of_commit[branch.commits[place]] for place in branch.places]
         self.dates = [""] * len(places)
-        on: dict[str, set[int]] = {}
-        for number, run in zip(self.at, branch.runs, strict=True):
+        on: dict[tuple[str, str], set[int]] = {}
+        for number, run in zip(self._at, branch.runs, strict=True):
             self.dates[number] = "" if run.commit is None else run.commit.date.date().isoformat()
+            on.setdefault(("machine", run.machine.digest), set()).add(number)
             for environment in run.environments:
-                on.setdefault(hardware_of(environment), set()).add(number)
-        self._on = {hardware: sorted(measured) for hardware, measured in on.items()}
+                on.setdefault(("hardware", hardware_of(environment)), set()).add(number)
+        self._on = {own: sorted(measured) for own, measured in on.items()}
 
-    def spans(self, hardware: str, stretches: Iterable[SameRuns]) -> list[tuple[int, int]]:
-        """Return the first and the last commit of what was measured without a gap."""
-        on = self._on.get(hardware, [])
+    def spans(self, on: tuple[str, str], runs: Iterable[int]) -> list[tuple[int, int]]:
+        """Return the first and the last commit of what was measured without a gap on a hardware or a machine."""
+        measured = self._on.get(on, [])
         spans: list[tuple[int, int]] = []
-        for number in sorted({self.at[index] for stretch in stretches for index in stretch.indices}):
-            if spans and bisect_left(on, number) == bisect_left(on, spans[-1][1]) + 1:
+        for number in sorted({self._at[index] for index in runs}):
+            if spans and bisect_left(measured, number) == bisect_left(measured, spans[-1][1]) + 1:
                 spans[-1] = (spans[-1][0], number)
             else:
                 spans.append((number, number))
         return spans
 
 
-def _series(series: Series, events: Sequence[int], drawn: _Drawing) -> dict[str, Any]:
+def _events_of(row: dict[str, Any]) -> list[int]:
+    """Return the numbers of the events of a series, of counts and of times."""
+    return [*row["events"], *(step["event"] for times in row["times"] for step in times["steps"])]
+
+
+def _series(series: Series, events: Sequence[int], times: Sequence[dict[str, Any]], drawn: _Drawing) -> dict[str, Any]:
     key = series.key
     segments: list[dict[str, Any]] = []
     for segment in unchanged_stretches(series):
         counts = {name: value for stretch in segment for name, value in stretch.measured.counts.items()}
         segments.append(
             {
-                "spans": drawn.spans(key.hardware, segment),
+                "spans": drawn.spans(
+                    ("hardware", key.hardware), chain.from_iterable(stretch.indices for stretch in segment)
+                ),
                 "counts": {name: counts[name] for name in EXACT if name in counts},
                 "torch": segment[-1].environment.torch,
             }
@@ -115,16 +157,65 @@ def _series(series: Series, events: Sequence[int], drawn: _Drawing) -> dict[str,
         "ends_open": series.open_end,
         "removed_at": series.removed_at,
         "events": sorted(events),
+        "times": times,
     }
 
 
-def _event(event: HistoryEvent, branch: BranchRuns, at: dict[str, int]) -> dict[str, Any]:
+def _times(judged: JudgedTimes, of_step: Mapping[int, int], drawn: _Drawing) -> dict[str, Any]:
+    """Return the times of a series on one machine: the medians between steps, and in which commits each step lies."""
+    times, at = judged.times, drawn.of_commit
+    ends = [*accumulate(segment.count for segment in judged.segments)]
+    return {
+        "title": title_of(times),
+        "machine": machine_of(times),
+        "could_show": could_show(judged),
+        "is_long_enough": judged.smallest is not None,
+        "segments": [
+            {
+                "spans": drawn.spans(("machine", times.machine), times.runs[end - segment.count : end]),
+                "us": float(f"{segment.median_us:.6g}"),
+            }
+            for end, segment in zip(ends, judged.segments, strict=True)
+        ],
+        "steps": [
+            {
+                "event": of_step[id(step)],
+                "moved": moved_text(step),
+                "at": at[segment.first.commit],
+                "from": at[step.before.commit],
+                "to": at[step.after.commit],
+            }
+            for step, segment in zip(judged.steps, judged.segments[1:], strict=True)
+        ],
+    }
+
+
+def _time_event(event: TimeEvent, branch: BranchRuns, at: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "id": time_event_id(event)[:SHOWN],
+        "kind": "step of times",
+        "at": at[event.after],
+        "cause": time_cause_text(event),
+        "commits": event.commits or (),
+        "of": len({step.times.key.test for step in event.steps}),
+        "tests": step_texts(event, branch.notes)[:_MOST_LISTED],
+        "more": max(0, len(event.steps) - _MOST_LISTED),
+        "came": (),
+        "went": (),
+        "command": (time_bisect_line(event) or "").strip() or None,
+        "said": time_remarks_on(event, branch.notes),
+    }
+
+
+def _event(event: HistoryEvent, branch: BranchRuns, at: Mapping[str, int]) -> dict[str, Any]:
     return {
         "id": event_id(event)[:SHOWN],
+        "kind": "change",
         "at": at[event.after],
         "cause": cause_text(event),
         "commits": event.commits or (),
-        "tests": [change_text(change) for change in event.changes[:_MOST_LISTED]],
+        "of": len({change.key.test for change in event.changes}),
+        "tests": change_texts(event, branch.notes)[:_MOST_LISTED],
         "more": max(0, len(event.changes) - _MOST_LISTED),
         "came": _kernels(event.came),
         "went": _kernels(event.went),

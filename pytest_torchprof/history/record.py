@@ -21,7 +21,7 @@ from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgsp
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.text import DamagedGzipError, inflated_member
-from pytest_torchprof.report.result import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.report.outcome import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:

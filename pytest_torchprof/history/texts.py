@@ -6,14 +6,14 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.history.changes import Cause, State
-from pytest_torchprof.history.event_ids import SHOWN, accepted_because, event_id, remarks_on_changes
+from pytest_torchprof.history.changes import Cause, State, unchanged
+from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.text import counted, first_of, printable, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.history.changes import BranchEvent, HistoryEvent, SeriesChange
     from pytest_torchprof.history.notes import Notes
@@ -41,13 +41,17 @@ _STATE: Final[Mapping[State, str]] = {
 
 def heading_lines(branch: BranchRuns, width: int) -> list[str]:
     """Return what the history holds of a branch, and what it leaves out."""
+    lines = [line for text in heading_texts(branch) for line in wrapped(text, "", width=width)]
+    return [printable(line) for line in lines]
+
+
+def heading_texts(branch: BranchRuns) -> list[str]:
+    """Return what the history holds of a branch, and what it leaves out, as paragraphs."""
     commits = len({run.commit.sha for run in branch.runs if run.commit is not None})
     held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
-    lines = wrapped(f"{held}, {_ORDER[branch.ordered_by]}", "", width=width)
-    if branch.left_out:
-        parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
-        lines += wrapped(f"runs that are no points of it: {', '.join(parts)}", "", width=width)
-    return [printable(line) for line in lines]
+    parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
+    left_out = [f"runs that are no points of it: {', '.join(parts)}"] if parts else []
+    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out]
 
 
 def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
@@ -55,8 +59,8 @@ def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
     lines = wrapped(f"{when}{cause_text(event)}  [{event_id(event)[:SHOWN]}]", _INDENT, first="", width=width)
-    for change in event.changes:
-        lines += wrapped(change_text(change), f"{_INDENT}  ", first=_INDENT, width=width)
+    for change in change_texts(event, notes):
+        lines += wrapped(change, f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
@@ -83,6 +87,12 @@ def remark_lines(branch: BranchRuns, width: int) -> list[str]:
 
 def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
     """Return how much was judged, and what is missing."""
+    lines = [line for text in census_texts(all_series) for line in wrapped(text, "  ", first="", width=width)]
+    return [printable(line) for line in lines]
+
+
+def census_texts(all_series: Sequence[Series]) -> list[str]:
+    """Return how much was judged, and what is missing, as paragraphs."""
     points = sum(series.count for series in all_series)
     gaps: dict[str, int] = {}
     for series in all_series:
@@ -94,19 +104,22 @@ def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
     judged = f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}"
     removed = {series.key.test: series.removed_at for series in all_series if series.removed_at is not None}
     gone = [f"{test} (not in {commit[:7]})" for test, commit in removed.items()]
-    lines = wrapped(judged, "  ", first="", width=width)
-    lines += wrapped(f"removed: {first_of(gone)}", "  ", first="", width=width) if gone else []
-    return [printable(line) for line in lines]
+    return [judged, *([f"removed: {first_of(gone)}"] if gone else [])]
 
 
-def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, width: int) -> list[str]:
-    """Return a series: a sparkline of a number, and a row for each stretch of runs in which nothing changed."""
-    known = [point.measured.counts[number] for point in series.points if number in point.measured.counts]
+def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point], bool]) -> list[str]:
+    """Return a series: a sparkline of a number, and a row for each stretch of runs in which nothing changed.
+
+    What is missing is that of the whole series, whichever of its points are shown.
+    """
+    points = [point for point in series.points if is_shown(point)]
+    rows = [[point for point in row if is_shown(point)] for row in unchanged(series)]
+    known = [point.measured.counts[number] for point in points if number in point.measured.counts]
     shown = BY_NAME[number]
     line = f"{shown.title} {sparkline(known)}  {shown.show(min(known))} to {shown.show(max(known))}" if known else ""
     heading = f"{series.key.name}   {series.key.hardware}, device {series.key.device}"
     names = (number, *(name for name in _BESIDE if name != number))
-    known_names = {name for point in series.points for name in point.measured.counts}
+    known_names = {name for point in points for name in point.measured.counts}
     columns = [
         Column("commits", _commits, "left"),
         Column("date", lambda points: date_of(points[0]), "left", leaves=2),
@@ -114,7 +127,8 @@ def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, widt
         *(_number_column(name) for name in names if name in known_names),
         Column("torch", lambda points: points[-1].environment.torch or "-", "left", leaves=1),
     ]
-    lines = [printable(heading), *([line] if line else []), *table_lines(rows, columns, width)]
+    table = table_lines([row for row in rows if row], columns, width) if points else ["no run that is asked for"]
+    lines = [printable(heading), *([line] if line else []), *table]
     gaps = ", ".join(f"{count} {why}" for why, count in sorted(series.gaps.items()))
     missing = f"{series.missing} missing" if series.missing else ""
     lacking = ", ".join(filter(None, [gaps, missing]))
@@ -175,8 +189,17 @@ def _moved(event: BranchEvent) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
 
 
-def change_text(change: SeriesChange) -> str:
-    """Return what became of one test at an event."""
+def change_texts(event: HistoryEvent, notes: Notes) -> list[str]:
+    """Return what became of each test at an event; where only some are accepted, why stands beside each of these."""
+    all_known = accepted_because(event, notes) is not None
+    reasons = [None if all_known else notes.accepted.get(change_id(change)) for change in event.changes]
+    return [
+        f"{_change(change)}{'' if why is None else f'; known: {why}'}"
+        for change, why in zip(event.changes, reasons, strict=True)
+    ]
+
+
+def _change(change: SeriesChange) -> str:
     numbers = [
         f"{BY_NAME[name].title} {BY_NAME[name].show(old)} -> {BY_NAME[name].show(new)}"
         for name, (old, new) in change.numbers.items()

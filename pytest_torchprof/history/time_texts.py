@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME, middle
 from pytest_torchprof.history.changes import Cause
-from pytest_torchprof.history.event_ids import SHOWN, remarks_on_steps, time_accepted_because, time_event_id
+from pytest_torchprof.history.event_ids import (
+    SHOWN,
+    remarks_on_steps,
+    step_accepted_because,
+    time_accepted_because,
+    time_event_id,
+)
 from pytest_torchprof.history.texts import bisect_line, cause_text, date_of, sparkline
 from pytest_torchprof.history.times import Launched
 from pytest_torchprof.text import counted, printable, show_share, show_us, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_torchprof.history.notes import Notes
+    from pytest_torchprof.history.series import Point
     from pytest_torchprof.history.times import JudgedTimes, Segment, TimeEvent, TimeSeries, TimeStep
 
 _INDENT: Final = "    "
@@ -29,26 +36,44 @@ def time_event_lines(event: TimeEvent, notes: Notes, width: int, *, whole: bool 
 
     ``whole``: whether it has the steps of all series, without which its id is not known.
     """
-    cause = f"{_cause(event)}  [{time_event_id(event)[:SHOWN]}]" if whole else _cause(event)
+    cause = time_cause_text(event)
+    cause = f"{cause}  [{time_event_id(event)[:SHOWN]}]" if whole else cause
     lines = wrapped(f"{date_of(event.steps[0].after)}  {cause}", _INDENT, first="", width=width)
-    for step in event.steps:
-        lines += wrapped(_step(step), f"{_INDENT}  ", first=_INDENT, width=width)
-    accepted = time_accepted_because(event, notes)
-    remarks = [f"known: {accepted}"] if accepted is not None else []
-    remarks += [f"note: {text}" for text in remarks_on_steps(event, notes)]
-    remarks += [f"note: {text}" for sha in event.commits or (event.after,) for text in notes.remarks.get(sha, ())]
-    for remark in remarks:
-        lines += wrapped(remark, f"{_INDENT}  ", first=_INDENT, width=width)
+    for step in step_texts(event, notes):
+        lines += wrapped(step, f"{_INDENT}  ", first=_INDENT, width=width)
+    for word, text in time_remarks_on(event, notes):
+        lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
-    if event.cause is Cause.RANGE and all(step.launched is Launched.OTHER for step in event.steps):
-        lines.append(bisect_line(event, event.steps[0].times.key))
-    return lines
+    bisects = time_bisect_line(event)
+    return lines if bisects is None else [*lines, bisects]
+
+
+def time_remarks_on(event: TimeEvent, notes: Notes) -> list[tuple[str, str]]:
+    """Return what is said of an event and of the commits that can have made it."""
+    accepted = time_accepted_because(event, notes)
+    of_commits = [text for sha in event.commits or (event.after,) for text in notes.remarks.get(sha, ())]
+    remarks = [*remarks_on_steps(event, notes), *of_commits]
+    return [*([] if accepted is None else [("known", accepted)]), *(("note", text) for text in remarks)]
+
+
+def time_bisect_line(event: TimeEvent) -> str | None:
+    """Return the command that finds the commit of an event; None where there is no such command.
+
+    What can be looked for is a change of kernels.
+    """
+    looked_for = event.cause is Cause.RANGE and all(step.launched is Launched.OTHER for step in event.steps)
+    return bisect_line(event, event.steps[0].times.key) if looked_for else None
 
 
 def time_census_lines(judged: Sequence[JudgedTimes], width: int) -> list[str]:
     """Return how many times were judged, and how small a step of them could be shown."""
+    return wrapped(time_census_text(judged), "  ", first="", width=width)
+
+
+def time_census_text(judged: Sequence[JudgedTimes]) -> str:
+    """Return how many times were judged, and how small a step of them could be shown, as a paragraph."""
     if not judged:
-        return ["times: none are known"]
+        return "times: none are known"
     points = sum(len(times.times.runs) for times in judged)
     known = sorted(times.smallest for times in judged if times.smallest is not None)
     lacking = len(judged) - len(known)
@@ -62,23 +87,29 @@ def time_census_lines(judged: Sequence[JudgedTimes], width: int) -> list[str]:
         parts.append(
             f"{lacking} series are too short to show any" if lacking > 1 else "1 series is too short to show any"
         )
-    return wrapped("; ".join(parts), "  ", first="", width=width)
+    return "; ".join(parts)
 
 
-def time_log_lines(judged: JudgedTimes, width: int) -> list[str]:
-    """Return the times of a series on one machine: drawn, a row for each stretch between steps, what could be shown."""
+def time_log_lines(judged: JudgedTimes, width: int, is_shown: Callable[[Point], bool]) -> list[str]:
+    """Return the times of a series on one machine: drawn, a row for each stretch between steps, what could be shown.
+
+    Stretches are told whole if the last of their points is shown; there are no lines where none is.
+    """
     times = judged.times
-    us = [math.exp(value) for value in times.logs]
-    title = _title(times)
+    us = [math.exp(value) for at, value in enumerate(times.logs) if is_shown(times.point(at))]
+    segments = [segment for segment in judged.segments if is_shown(segment.last)]
+    if not us:
+        return []
+    title = title_of(times)
     columns = [
         Column("commits", _commits, "left"),
         Column("date", lambda segment: date_of(segment.first), "left", leaves=2),
         Column("runs", lambda segment: str(segment.count)),
         Column(title, lambda segment: show_us(segment.median_us)),
     ]
-    drawn = f"{title} {sparkline(us)}  {show_us(min(us))} to {show_us(max(us))}, on {_machine(times)}"
+    drawn = f"{title} {sparkline(us)}  {show_us(min(us))} to {show_us(max(us))}, on {machine_of(times)}"
     lines = wrapped(drawn, "  ", first="", width=width)
-    return [printable(line) for line in [*lines, *table_lines(judged.segments, columns, width), could_show(judged)]]
+    return [printable(line) for line in [*lines, *table_lines(segments, columns, width), could_show(judged)]]
 
 
 def could_show(judged: JudgedTimes) -> str:
@@ -88,25 +119,41 @@ def could_show(judged: JudgedTimes) -> str:
     return f"smallest step that could be shown: {_at_least(judged.smallest)}; a large one after {judged.needed} runs"
 
 
-def _cause(event: TimeEvent) -> str:
+def time_cause_text(event: TimeEvent) -> str:
+    """Return what can have made an event, with its commits."""
     if event.cause is Cause.NONE:
         return f"{event.after[:7]}: between runs of this commit, and nothing that is recorded changed"
     return cause_text(event)
 
 
+def step_texts(event: TimeEvent, notes: Notes) -> list[str]:
+    """Return what became of each series at an event; where some are accepted, why stands beside each of these."""
+    all_known = time_accepted_because(event, notes) is not None
+    reasons = [None if all_known else step_accepted_because(step, notes) for step in event.steps]
+    return [
+        f"{_step(step)}{'' if why is None else f'; known: {why}'}"
+        for step, why in zip(event.steps, reasons, strict=True)
+    ]
+
+
 def _step(step: TimeStep) -> str:
     times = step.times
-    moved = f"{_title(times)} {show_us(step.old_us)} -> {show_us(step.new_us)} ({_signed(step.share)})"
-    undone = f"; undone at {step.undone_at[:7]}" if step.undone_at else ""
-    return f"{times.key.name} ({times.key.hardware}, {_machine(times)}): {moved}, {step.launched}{undone}"
+    return f"{times.key.name} ({times.key.hardware}, {machine_of(times)}): {title_of(times)} {moved_text(step)}"
 
 
-def _title(times: TimeSeries) -> str:
+def moved_text(step: TimeStep) -> str:
+    """Return by how much a series took longer from a step on, and whether its kernels are others."""
+    moved = f"{show_us(step.old_us)} -> {show_us(step.new_us)} ({_signed(step.share)})"
+    return f"{moved}, {step.launched}{f'; undone at {step.undone_at[:7]}' if step.undone_at else ''}"
+
+
+def title_of(times: TimeSeries) -> str:
     """Return what was timed: the untraced code, or the GPU's work in a recording."""
     return "time" if times.conditions else BY_NAME["gpu_busy_us"].title_on(gpu=times.key.device != "cpu")
 
 
-def _machine(times: TimeSeries) -> str:
+def machine_of(times: TimeSeries) -> str:
+    """Return what its machine is called."""
     return f"machine {times.machine[:_DIGITS]}"
 
 

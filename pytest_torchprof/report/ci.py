@@ -9,7 +9,7 @@ from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.limits import HOLDS, FailureLine, in_one_line
 from pytest_torchprof.report.account import difference_lines
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.result import BaselineState
+from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
 from pytest_torchprof.text import and_more, printable
 

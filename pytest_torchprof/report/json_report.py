@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import asdict
 
 from pytest_torchprof.report import Disuse
-from pytest_torchprof.report.result import Outcome, as_reported, known_of
+from pytest_torchprof.report.outcome import Outcome
+from pytest_torchprof.report.result import as_reported, known_of
 from pytest_torchprof.text import json_text
 
 if TYPE_CHECKING:

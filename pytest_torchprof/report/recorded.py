@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.report.account import Doubted
-from pytest_torchprof.report.result import Outcome, Result, summary_of
+from pytest_torchprof.report.outcome import Outcome
+from pytest_torchprof.report.result import Result, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

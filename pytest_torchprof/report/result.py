@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, Struct, UnsetType, convert, to_builtins
@@ -19,6 +18,7 @@ from pytest_torchprof.limits import Verdict  # noqa: TC001 - msgspec reads the a
 from pytest_torchprof.reasons.catalogue import AnyReason, from_plain
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.account import AccountSubject, AnyAccount, FromReport, text_of
+from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.report.verdicts import words_for
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
@@ -29,44 +29,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.kernel import LaunchedKernel
-
-
-class Outcome(StrEnum):
-    """How a measurement came out."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    NOT_MEASURED = "not measured"
-    XFAILED = "xfailed"
-    """It failed, and the test is marked as expected to fail."""
-    WARNED = "warned"
-    """It does not keep to a rule of the suite that only warns, or could not be judged by it."""
-    RECORDED = "recorded"
-    """A recording by itself, without any limit."""
-    GONE = "gone"
-    """It was measured only on the side that is compared with."""
-
-    @property
-    def is_failure(self) -> bool:
-        """Whether it fails a test."""
-        return self in (Outcome.FAILED, Outcome.NOT_MEASURED)
-
-
-class BaselineState(StrEnum):
-    """How a measurement compares with its baseline, or what became of the entry that it was to write."""
-
-    SAME = "same"
-    BETTER = "better"
-    CHANGED = "changed"
-    AMBIGUOUS = "ambiguous"
-    WORSE = "worse"
-    NEW = "new"
-    UNKNOWN = "unknown"
-    """The other commit has the test but did not measure it."""
-    WRITTEN = "written"
-    LEFT_TO_RANK_0 = "left to rank 0"
-    NOT_WRITTEN = "not written"
 
 
 NOTHING_COMPARED: Final = (None, BaselineState.NEW, BaselineState.UNKNOWN)

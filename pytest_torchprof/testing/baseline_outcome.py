@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.errors import TorchprofWarning
-from pytest_torchprof.report.result import BaselineState
+from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.testing.renames import NewTest
 from pytest_torchprof.testing.run_baselines import BaselineNote
 

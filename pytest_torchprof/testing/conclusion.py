@@ -15,7 +15,7 @@ from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.account import Kept, LimitsNotHeld, NotJudgedOnCpu, WithoutMeasurement
 from pytest_torchprof.report.ci import properties
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing.allow_list import ALLOW_FILE
 from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_outcome
 from pytest_torchprof.testing.joint_judgement import judged_together

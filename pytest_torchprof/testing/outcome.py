@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.errors import NotMeasured
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing.ending import skipped_at_gate
 
 if TYPE_CHECKING:

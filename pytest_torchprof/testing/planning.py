@@ -13,7 +13,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate, RanksMarkedTooLate, Trait
 from pytest_torchprof.report.account import WithoutMeasurement
 from pytest_torchprof.report.ci import PREFIX
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import REFUSAL, RUN, STATE
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.collection import OPTIONS, REFUSED, require_gpu, state_of

@@ -10,7 +10,7 @@ from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, describe
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.pytest_report import CODE, line_of
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of

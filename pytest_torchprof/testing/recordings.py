@@ -18,7 +18,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.files import HIDDEN, hide, stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing.figures import former_structures
 from pytest_torchprof.testing.options import Keep

@@ -14,7 +14,8 @@ from pytest_torchprof.limits import MISSED
 from pytest_torchprof.limits.remedies import telling_of
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.reasons.timing import StandInTimed
-from pytest_torchprof.report.result import Outcome, Result, calls_of, with_numbers
+from pytest_torchprof.report.outcome import Outcome
+from pytest_torchprof.report.result import Result, calls_of, with_numbers
 from pytest_torchprof.testing.timed_results import without_times
 
 if TYPE_CHECKING:

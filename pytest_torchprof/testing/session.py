@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytest_torchprof.capture import Coordination
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import RunResults, UnusedEntries
-from pytest_torchprof.report.result import BaselineState, Outcome, Result
+from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.testing.handed_over import ProcessResults, Selection
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.report import Reporter
     from pytest_torchprof.report.account import AnyAccount
+    from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.recordings import Recordings
     from pytest_torchprof.testing.run_baselines import BaselineNote, RunBaselines

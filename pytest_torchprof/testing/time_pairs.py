@@ -20,7 +20,7 @@ from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
 from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.reasons.timing import NotTimedAtCommit
 from pytest_torchprof.report.ci import PREFIX, properties
-from pytest_torchprof.report.result import BaselineState, Outcome
+from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.timed_results import with_times, without_times
 from pytest_torchprof.testing.workers import COLUMNS

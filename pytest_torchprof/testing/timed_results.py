@@ -14,7 +14,7 @@ from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.reasons.composed import FurtherPairsLost, PairsLost
 from pytest_torchprof.reasons.timing import BudgetForTooFewPairs, BudgetSpent, PairsUndecided, SlowdownNotConfirmed
 from pytest_torchprof.report.account import TimesFail
-from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
     from pytest_torchprof.against.pairs import TimedMeasurement

@@ -9,12 +9,12 @@ import sqlite3
 import time
 from contextlib import contextmanager
 from datetime import UTC
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from sqlalchemy import URL, create_engine, delete, event, exists, func, make_url, select, text
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError
 from sqlalchemy.pool import NullPool
 
@@ -233,8 +233,9 @@ class HistoryDatabase:
         return self._inserting(table).on_conflict_do_nothing()
 
     def _inserting(self, table: Table) -> Any:
-        insert = postgresql.insert if self._file is None else sqlite.insert
-        return insert(table)
+        name = "postgresql" if self._file is None else "sqlite"
+        # Each is slow to import, and reading needs none.
+        return import_module(f"sqlalchemy.dialects.{name}").insert(table)
 
     def _refuse_other_schema(self, revision: str | None) -> None:
         self._refuse_newer_schema(revision)

@@ -17,8 +17,8 @@ from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.columns import TESTS
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.recorded import recorded_result
-from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.text import is_huge
 from pytest_torchprof.trace.metadata import Environment
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.devices.kinds import DeviceKind
+    from pytest_torchprof.report.result import Result
 
 MOST_DRAWN: Final = 40
 """Of so many recordings a page has the timeline."""

@@ -8,9 +8,9 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
 from pytest_torchprof.compare.words import show_factor
 from pytest_torchprof.report.columns import TESTS, Among
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import SHOWN, VERDICTS
-from pytest_torchprof.report.result import Outcome
 
 if TYPE_CHECKING:
     from collections import Counter

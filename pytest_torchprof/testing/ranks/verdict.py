@@ -13,7 +13,8 @@ from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
-from pytest_torchprof.report.result import Outcome, Result
+from pytest_torchprof.report.outcome import Outcome
+from pytest_torchprof.report.result import Result
 from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.ranks.reports import brief_of, code_of, expected_of, failure, short_of, text_of
 from pytest_torchprof.text import broken
