@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cache
-from operator import sub
-from typing import TYPE_CHECKING
+from functools import cache, reduce
+from operator import add, sub
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.steps import once
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.waiting import WaitedFor
 
+_Key = TypeVar("_Key")
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
@@ -35,6 +36,7 @@ WAIT_US = Threshold(
 _INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _COUNTING = frozenset({"aten::nonzero", "aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
 """Operators whose result is as large as a mask says, for which the CPU has to wait."""
+_NOWHERE = frozenset[str | None]()
 _COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
 
 
@@ -82,24 +84,23 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     work, calls = analysis.gpu_work, analysis.trace.calls
     around, copies, asked = _waits_and_operators(analysis)
     synchronized = set(around.values())
-    waits: dict[str, list[int]] = defaultdict(list)
-    spent: dict[str, float] = defaultdict(float)
-    causes: Counter[WaitedFor] = Counter()
-    idled: Counter[WaitedFor] = Counter()
-    cause_of = _causes(analysis, asked)
-    waiting = [(i, op, name) for i, op in (*around.items(), *copies.items()) if (name := asked[op]) is not None]
-    starts, ends = [calls.start[i] for i, _, _ in waiting], [calls.end[i] for i, _, _ in waiting]
-    times = zip(waiting, map(sub, ends, starts), work.worked_ns(starts, ends), strict=True)
-    for (i, op, name), took_ns, worked_ns in times:
-        cause = cause_of[op]
-        spent[name] += took_ns / 1000
-        causes[cause] += took_ns
-        idled[cause] += took_ns - worked_ns
-        if i in around or op not in synchronized:
-            waits[name].append(i)
-    if not waits:
+    waiting = [(i, op) for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    if not waiting:
         return
-    order = sorted(waits, key=lambda name: (-spent[name], name))
+    cause_of = _causes(analysis, asked)
+    starts, ends = [calls.start[i] for i, _ in waiting], [calls.end[i] for i, _ in waiting]
+    took_ns = list(map(sub, ends, starts))
+    idled_ns = list(map(sub, took_ns, work.worked_ns(starts, ends)))
+    of_name, of_cause = _positions(asked[op] for _, op in waiting), _positions(cause_of[op] for _, op in waiting)
+    # Added one after the other: from Python 3.12 on sum() rounds otherwise.
+    spent = {name: reduce(add, [took_ns[at] / 1000 for at in members]) for name, members in of_name.items()}
+    causes = Counter({cause: sum([took_ns[at] for at in members]) for cause, members in of_cause.items()})
+    idled = {cause: sum([idled_ns[at] for at in members]) for cause, members in of_cause.items()}
+    waits = {
+        name: [i for i, op in map(waiting.__getitem__, members) if i in around or op not in synchronized]
+        for name, members in of_name.items()
+    }
+    order = sorted((name for name in waits if waits[name]), key=lambda name: (-spent[name], name))
     waited = waits_in_operators(analysis)
     total = sum(spent.values())
     held = held_on_gpu(analysis)
@@ -128,12 +129,20 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
 
 def _longer_calls(analysis: Analysis, waits: Iterable[int]) -> Iterator[int]:
     """Yield for each wait its longer call: the synchronization, or the copy of its operator before it."""
-    calls = analysis.trace.calls
+    start, end = analysis.trace.calls.start, analysis.trace.calls.end
     around, copies, _ = _waits_and_operators(analysis)
     copy_of = {op: i for i, op in copies.items()}
     for i in waits:
         copy = copy_of.pop(around[i], i) if i in around else i
-        yield max(i, copy, key=lambda call: calls.end[call] - calls.start[call])
+        yield copy if copy != i and end[copy] - start[copy] > end[i] - start[i] else i
+
+
+def _positions(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
+    """Return at which positions each key stands, in the order in which they first do."""
+    positions: dict[_Key, list[int]] = defaultdict(list)
+    for at, key in enumerate(keys):
+        positions[key].append(at)
+    return positions
 
 
 @once
@@ -163,16 +172,15 @@ def held_on_gpu(analysis: Analysis) -> Spans:
 def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     """Return for each operator in which the CPU waited what it waited for."""
     trace, op_of = analysis.trace, analysis.launching.op_of
-    wanted = set(ops)
-    directions: dict[int, set[str | None]] = defaultdict(set)
     copies, named = analysis.gpu_work.copies, trace.gpu.name
     direction = {name: copy_direction(trace.names[name]) for name in {named[i] for i in copies}}
-    for i in copies:
-        if op_of[i] in wanted:
-            directions[op_of[i]].add(direction[named[i]])
+    copied = {(op_of[i], direction[named[i]]) for i in copies}
+    directions: dict[int, frozenset[str | None]] = {}
+    for op, towards in copied:
+        directions[op] = directions.get(op, _NOWHERE) | {towards}
     # Thousands of operators share a few chains.
     cause, chain = cache(_cause), analysis.launching.chain
-    return {op: cause(chain(op), frozenset(directions[op])) for op in wanted}
+    return {op: cause(chain(op), directions.get(op, _NOWHERE)) for op in ops}
 
 
 def _cause(chain: tuple[str, ...], directions: frozenset[str | None]) -> WaitedFor:
