@@ -87,7 +87,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
 def efficiency_of(work: GpuWork) -> Efficiency:
     """Return the efficiency of a recording's steps."""
     launched = [part.gpu_ops for part in work.launching.parts]
-    spent, silent = step_time(work.trace, launched, work.communication, work.outermost, work.unrecorded)
+    spent, silent = step_time(work.trace, launched, work.communication, work.cpu_blocks, work.unrecorded)
     return Efficiency(
         step_time=spent,
         other=silent,

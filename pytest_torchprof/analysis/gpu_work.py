@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.analysis.cpu_blocks import CpuBlocks, cpu_blocks
 from pytest_torchprof.analysis.gpu_time import Gaps, joined_gaps
 from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.analysis.recaptures import recaptures
-from pytest_torchprof.analysis.step_time import STEP
 from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
 from pytest_torchprof.analysis.waits import outermost, waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
@@ -284,6 +284,11 @@ class GpuWork:
         return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property
+    def cpu_blocks(self) -> CpuBlocks:
+        """When an operator, range or call ran."""
+        return cpu_blocks(self.trace, self.outermost)
+
+    @cached_property
     def unrecorded(self) -> Spans:
         """When, inside the window, no operator, range, call or frame of Python ran, and no device did."""
         begin, until = self.window
@@ -295,14 +300,8 @@ class GpuWork:
         return intervals.chosen(Spans(quiet_from, quiet_to), list(map(lt, quiet_from, quiet_to)))
 
     def _events(self) -> tuple[list[int], list[int]]:
-        trace, ops, notes = self.trace, self.trace.ops, self.trace.annotations
-        kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
-        starts = [ops.start[i] for i in self.outermost] + [notes.start[i] for i in kept]
-        ends = [ops.end[i] for i in self.outermost] + [notes.end[i] for i in kept]
-        for part in (trace.calls, trace.frames, trace.gpu):
-            starts += part.start
-            ends += part.end
-        return starts, ends
+        trace, blocks = self.trace, self.cpu_blocks
+        return [*blocks.starts, *trace.frames.start, *trace.gpu.start], [*blocks.ends, *trace.frames.end, *trace.gpu.end]
 
     @cached_property
     def profilers_own_events(self) -> list[int]:

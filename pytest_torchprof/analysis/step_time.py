@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import chain, compress, count, islice, repeat
-from operator import eq
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,18 +13,17 @@ from msgspec.structs import fields
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, where
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
+    from pytest_torchprof.analysis.cpu_blocks import CpuBlocks
     from pytest_torchprof.trace import Trace
 
 _LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
-STEP = "ProfilerStep#"
-"""What the names of the profiler's steps begin with."""
 
 _Ranges = tuple[list[int], list[int]]
 """Starts and ends in ns, in any order."""
@@ -77,13 +75,13 @@ def step_time(
     trace: Trace,
     launched: Sequence[Sequence[int]],
     communication: Container[int],
-    outermost: Sequence[int],
+    blocks: CpuBlocks,
     unrecorded: Spans,
 ) -> tuple[StepTime, tuple[SilentTime, ...]]:
     """Return the breakdown of the recording's steps, and what its "other" is made of, the longest first.
 
     ``launched`` holds each step's GPU operations, ``communication`` the kernels that carry out a collective,
-    ``outermost`` the operators that no other one holds, and ``unrecorded`` when neither CPU nor GPU has an event.
+    ``blocks`` when the CPU has an event, and ``unrecorded`` when neither CPU nor GPU has one.
 
     Where ranges overlap, the priority of kineto's TensorBoard plugin decides: kernels, copies, fills, communication,
     calls of the runtime, loading of data, operators; each takes only what those before it left, and the rest is
@@ -108,30 +106,35 @@ def step_time(
     spent += [covered.ends[-1] - covered.starts[0] - reached - other, other]
     names = [field.name for field in fields(StepTime)]
     breakdown = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
-    return breakdown, _silent_times(trace, silent, steps, outermost)
+    return breakdown, _silent_times(trace, silent, steps, blocks)
 
 
-def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
+def _silent_times(trace: Trace, silent: Spans, steps: Spans, blocks: CpuBlocks) -> tuple[SilentTime, ...]:
     """Return the gaps of the steps by what is around them."""
-    lasted_ns: dict[tuple[str | None, str | None, str | None], list[int]] = defaultdict(list)
-    around = list(_neighbours(trace, silent, steps, outermost))
+    around = list(_neighbours(silent, steps, blocks))
     busy = _during_overheads(trace, silent)
-    for at, ((after, before), ns) in enumerate(zip(around, intervals.lengths(silent), strict=True)):
+    between_ns: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, (ranges, ns) in enumerate(zip(around, intervals.lengths(silent), strict=True)):
         if at not in busy:
-            lasted_ns[after, before, None].append(ns)
+            between_ns[ranges].append(ns)
+    named: list[str | None] = [*trace.names, None]
+    lasted_ns: dict[tuple[str | None, str | None, str | None], list[int]] = defaultdict(list)
+    for (after, before), lasted in between_ns.items():
+        lasted_ns[named[after], named[before], None] += lasted
     for at in busy:
+        after, before = around[at]
         for profiler, parts_ns in _by_profiler(trace, silent.starts[at], silent.ends[at]).items():
-            lasted_ns[*around[at], profiler] += parts_ns
+            lasted_ns[named[after], named[before], profiler] += parts_ns
     rows = [
         SilentTime(
-            after=after,
-            before=before,
+            after=ended,
+            before=beginning,
             profiler=profiler,
             time_us=sum(lasted) / 1000 / len(trace.steps),
             count=len(lasted),
             longest_us=max(lasted) / 1000,
         )
-        for (after, before, profiler), lasted in lasted_ns.items()
+        for (ended, beginning, profiler), lasted in lasted_ns.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.time_us, row.after or "", row.before or "", row.profiler or "")))
 
@@ -155,48 +158,21 @@ def _by_profiler(trace: Trace, start: int, end: int) -> dict[str | None, list[in
     return {profiler: lasted for profiler, lasted in parts_ns.items() if lasted}
 
 
-def _neighbours(
-    trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]
-) -> Iterable[tuple[str | None, str | None]]:
+def _neighbours(silent: Spans, steps: Spans, blocks: CpuBlocks) -> Iterable[tuple[int, int]]:
     """Return which range of the CPU, on whichever thread, ended last before each gap, and which begins next.
 
-    None where that is in another step. Of several that end or begin together it is the longest, which is the outermost.
+    They are named as in ``blocks``; ABSENT where that is in another step.
     """
-    ops, notes, calls, names = trace.ops, trace.annotations, trace.calls, trace.names
-    kept = [i for i, name in enumerate(notes.name) if not names[name].startswith(STEP)]
-    starts, ends, named = (
-        [column[i] for i in outermost] + [noted[i] for i in kept] + called
-        for column, noted, called in (
-            (ops.start, notes.start, calls.start),
-            (ops.end, notes.end, calls.end),
-            (ops.name, notes.name, calls.name),
-        )
-    )
-    numbers = list(range(len(starts)))
-    by_start, by_end = sorted(numbers, key=starts.__getitem__), sorted(numbers, key=ends.__getitem__)
-    began, ended = list(map(starts.__getitem__, by_start)), list(map(ends.__getitem__, by_end))
-    # In a gap nothing runs: as many ranges have begun before it as have ended, in the place before which the next is.
-    places = list(map(bisect_right, repeat(ended), silent.starts))
-    following: list[str | None] = [*[names[named[i]] for i in by_start], None]
-    last: list[str | None] = [None, *[names[named[i]] for i in by_end]]
-    for place in _equal_to_next(began).intersection(places):
-        together = by_start[place : bisect_right(began, began[place])]
-        following[place] = names[named[max(together, key=ends.__getitem__)]]
-    for place in {at + 2 for at in _equal_to_next(ended)}.intersection(places):
-        together = by_end[bisect_left(ended, ended[place - 1]) : place]
-        last[place] = names[named[min(together, key=starts.__getitem__)]]
-    after, before = list(map(last.__getitem__, places)), list(map(following.__getitem__, places))
+    # In a gap nothing runs: as many blocks have begun before it as have ended.
+    places = intervals.passed(blocks.ends, silent.starts)
+    after, before = [blocks.closing[place] for place in places], [blocks.opening[place] for place in places]
     firsts = [0, *map(bisect_left, repeat(silent.starts), steps.starts[1:]), len(silent)]
     for (begin, until), first, behind in zip(steps, firsts, firsts[1:], strict=False):
-        begins = bisect_right(places, bisect_right(ended, begin), first, behind)
-        after[first:begins] = repeat(None, begins - first)
-        finishes = bisect_left(places, bisect_left(began, until), first, behind)
-        before[finishes:behind] = repeat(None, behind - finishes)
+        begins = bisect_right(places, bisect_right(blocks.ends, begin), first, behind)
+        after[first:begins] = repeat(ABSENT, begins - first)
+        finishes = bisect_left(places, bisect_left(blocks.starts, until), first, behind)
+        before[finishes:behind] = repeat(ABSENT, behind - finishes)
     return zip(after, before, strict=True)
-
-
-def _equal_to_next(column: Sequence[int]) -> set[int]:
-    return set(compress(count(), map(eq, column, islice(column, 1, None))))
 
 
 def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Spans:

@@ -195,10 +195,8 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     roots = work.outermost
     if trace.has_step_ranges:
         roots = [i for i in roots if trace.step_at(ops.start[i]) >= 0]
-    named, start, end = ops.name, ops.start, ops.end
-    spent: dict[int, int] = defaultdict(int)
-    for i in roots:
-        spent[named[i]] += end[i] - start[i]
+    named = ops.name
+    spent = _time_by_name(ops, roots)
     whole = sum(spent.values())
     name = max(spent, key=lambda candidate: spent[candidate], default=None)
     if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
@@ -255,10 +253,12 @@ def _children(parent: Sequence[int], holders: AbstractSet[int]) -> list[int]:
 
 
 def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
-    spent: dict[int, int] = defaultdict(int)
-    for i in members:
-        spent[columns.name[i]] += columns.end[i] - columns.start[i]
-    return dict(spent)
+    listed = list(members)
+    named, start, end = columns.name, columns.start, columns.end
+    lengths: dict[int, list[int]] = defaultdict(list)
+    for name, ns in zip([named[i] for i in listed], [end[i] - start[i] for i in listed], strict=True):
+        lengths[name].append(ns)
+    return {name: sum(several) for name, several in lengths.items()}
 
 
 RULES = (

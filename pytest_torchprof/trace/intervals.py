@@ -116,6 +116,20 @@ def length_without(these: Spans, starts: list[int], ends: list[int]) -> int:
     return 2 * _FOREVER - covered_length(sorted([*left.starts, *starts]), sorted([*left.ends, *ends]))
 
 
+def passed(column: Sequence[int], instants: Iterable[int]) -> list[int]:
+    """Return for each instant how many of the column's come before it or with it; both are in order.
+
+    To go along both takes half the time of a search for each, where the instants are many.
+    """
+    places: list[int] = []
+    place, behind = 0, len(column)
+    for instant in instants:
+        while place < behind and column[place] <= instant:
+            place += 1
+        places.append(place)
+    return places
+
+
 class Coverage:
     """How much of the time before an instant ranges cover, looked up without a walk along them."""
 

@@ -1,0 +1,67 @@
+"""When the CPU had any event, as blocks, each with the ranges with which it began and ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof.trace.columns import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.trace import Trace
+
+_STEP = "ProfilerStep#"
+_LONG_AGO = -(2**80)
+
+
+class CpuBlocks(Struct, frozen=True, kw_only=True):
+    """Times that operators, annotations and calls on whichever thread cover, disjoint and in order, as columns; in ns.
+
+    Ranges are named by index in ``Trace.names``; steps are none.
+    """
+
+    starts: list[int]
+    ends: list[int]
+    opening: list[int]
+    """The range with which each block began, and behind the last ABSENT; of several that began together the longest."""
+    closing: list[int]
+    """ABSENT, and the range with which each block ended; of several that ended together the longest."""
+
+
+def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
+    """Return the blocks of a recording; ``outermost`` are the operators that no other one holds."""
+    ops, notes, calls = trace.ops, trace.annotations, trace.calls
+    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(_STEP)]
+    starts, ends, named = (
+        [*[column[i] for i in outermost], *[noted[i] for i in kept], *called]
+        for column, noted, called in (
+            (ops.start, notes.start, calls.start),
+            (ops.end, notes.end, calls.end),
+            (ops.name, notes.name, calls.name),
+        )
+    )
+    began, reached, opening, closing = list[int](), list[int](), [ABSENT], [ABSENT]
+    until = _LONG_AGO
+    for i in sorted(range(len(starts)), key=starts.__getitem__):
+        start, end = starts[i], ends[i]
+        if start > until:
+            began.append(start)
+            reached.append(end)
+            opening.append(i)
+            closing.append(i)
+            until = end
+        elif end > until:
+            if start == began[-1]:
+                opening[-1] = i
+            closing[-1] = i
+            reached[-1] = until = end
+    named.append(ABSENT)
+    return CpuBlocks(
+        starts=began,
+        ends=reached,
+        opening=[named[i] for i in (*opening[1:], ABSENT)],
+        closing=[named[i] for i in closing],
+    )
