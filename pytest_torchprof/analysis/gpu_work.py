@@ -300,8 +300,8 @@ class GpuWork:
         return intervals.chosen(Spans(quiet_from, quiet_to), list(map(lt, quiet_from, quiet_to)))
 
     def _events(self) -> tuple[list[int], list[int]]:
-        trace, blocks = self.trace, self.cpu_blocks
-        return [*blocks.starts, *trace.frames.start, *trace.gpu.start], [*blocks.ends, *trace.frames.end, *trace.gpu.end]
+        blocks, frames, gpu = self.cpu_blocks, self.trace.frames, self.trace.gpu
+        return [*blocks.starts, *frames.start, *gpu.start], [*blocks.ends, *frames.end, *gpu.end]
 
     @cached_property
     def profilers_own_events(self) -> list[int]:

@@ -140,6 +140,11 @@ class Launching:
         """Return the operator's name, None for none and for a region of compiled code."""
         return None if op < 0 else self._op_names[self._trace.ops.name[op]]
 
+    def op_names(self, gpu_ops: Iterable[int]) -> list[str | None]:
+        """Return for each GPU operation the name of the operator that launched it, as `op_name` does."""
+        names, named, op_of = self._op_names, self._trace.ops.name, self.op_of
+        return [names[named[op]] if (op := op_of[i]) >= 0 else None for i in gpu_ops]
+
     @cached_property
     def _op_names(self) -> list[str | None]:
         """The names of the recording, without those of regions of compiled code."""

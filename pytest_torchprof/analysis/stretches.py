@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import compress, count
+from itertools import compress
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,7 +52,7 @@ def long_stretches(trace: Trace) -> list[Stretch]:
 
 
 def _long(columns: Calls | Ranges) -> list[int]:
-    return list(compress(count(), map(LONG_NS.__le__, map(sub, columns.end, columns.start))))
+    return [i for i, ns in enumerate(map(sub, columns.end, columns.start)) if ns >= LONG_NS]
 
 
 def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]:

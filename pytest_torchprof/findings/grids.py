@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import le
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
@@ -52,7 +53,11 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     times = [*_partly_filled(work)]
     small = set(_small_among(analysis, times).yes)
     partly = [time for time in times if not small.isdisjoint(time[4])]
-    spent = sum([(end - start) * len(small.intersection(kernels)) for _, start, end, _, kernels in partly]) / 1000
+    spent_ns = [
+        (end - start) * (len(small.intersection(kernels)) if len(kernels) > 1 else 1)
+        for _, start, end, _, kernels in partly
+    ]
+    spent = sum(spent_ns) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     covered = [
@@ -83,7 +88,11 @@ def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
     gpu = work.trace.gpu
     start, end, blocks, kind = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.kind
     for device, ops in work.by_device.items():
-        for together in _beside_each_other([i for i in ops if kind[i] == KERNEL], start, end):
+        kernels = [i for i in ops if kind[i] == KERNEL]
+        if all(map(le, [end[i] for i in kernels], [start[i] for i in kernels[1:]])):
+            yield from [(device, start[i], end[i], blocks[i], (i,)) for i in kernels if 0 <= blocks[i] < _NEARLY_FILLED]
+            continue
+        for together in _beside_each_other(kernels, start, end):
             if len(together) > 1:
                 yield from ((device, *time) for time in _filled_together(together, start, end, blocks))
             elif 0 <= blocks[together[0]] < _NEARLY_FILLED:
@@ -164,7 +173,9 @@ def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Replies[
     occupancy, blocks, named = gpu.occupancy, gpu.blocks_per_sm, gpu.name
     names = {name for name, decoded in work.named.items() if decoded.family not in _FEW_WARPS} - work.lasting
     kernels = [i for i in work.kernels if named[i] in names]
-    low = [i for i in kernels if max(occupancy[i], 0) < 100 * least and not 0 <= blocks[i] < enough]
+    percent = 100 * least
+    # What is not known may be as low as 0.
+    low = [i for i in kernels if occupancy[i] < percent and not 0 <= blocks[i] < enough] if percent > 0 else []
     unknown = tuple([i for i in low if occupancy[i] < 0 or blocks[i] < 0])
     few = tuple([i for i in low if occupancy[i] >= 0 and blocks[i] >= 0])
     others = set(low)

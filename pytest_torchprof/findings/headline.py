@@ -22,7 +22,7 @@ from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.findings.queued import launched_waits, waits_from_before
 from pytest_torchprof.findings.recaptured import recaptured_from_us, recaptures, recapturing
 from pytest_torchprof.findings.silence import held_up, is_held_up, silent_times
-from pytest_torchprof.findings.waiting import late_us, loading_times
+from pytest_torchprof.findings.waiting import late_silent_us, late_us, loading_times
 from pytest_torchprof.kernels.names.kernelname import shortened
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.trace import intervals
@@ -81,12 +81,10 @@ def _held_up(analysis: Analysis, share: float) -> Headline | None:
 
 def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
-    gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
     set_up_us = work.idle_during_us(work.setup_spans)
-    gaps.sort(key=_length, reverse=True)
-    longest = start, end, device = gaps[0]
+    longest = start, end, device = _longest_gap(work)
     once_us = None
-    other = next((gap for gap in gaps if not _is_set_up(work, gap)), longest)
+    other = _longest_not_set_up(work) if _is_set_up(work, longest) else longest
     # Where the cold start is not the only cause, another gap is the one that comes again.
     if set_up_us < MUCH_SET_UP * share * work.window_us or _length(other) >= _MOST * _length(longest):
         start, end, device = other
@@ -98,9 +96,8 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
     waited_us = late_us(analysis, work.whole)
-    loading_us, silent_us, late_once_us = (
-        late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis), work.setup_spans)
-    )
+    loading_us, late_once_us = late_us(analysis, loading_times(trace)), late_us(analysis, work.setup_spans)
+    silent_us = late_silent_us(analysis)
     return GpuIdled(
         window_us=work.window_us,
         share=share,
@@ -108,7 +105,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         longest_us=(end - start) / 1000,
         name=_name_of(analysis, beside),
         source=work.source_of(beside),
-        gaps=len(gaps),
+        gaps=sum(map(len, work.idle.values())),
         once_us=once_us,
         is_last=following is None,
         begins=begins,
@@ -130,10 +127,27 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     )
 
 
+def _longest_gap(work: GpuWork) -> tuple[int, int, int]:
+    """Return from when to when a device idled longest, and the device; of several such gaps the first device's first."""
+    of_devices = []
+    for device, idle in work.idle.items():
+        if lengths := intervals.lengths(idle):
+            at = lengths.index(max(lengths))
+            of_devices.append((idle.starts[at], idle.ends[at], device))
+    return max(of_devices, key=_length)
+
+
+def _longest_not_set_up(work: GpuWork) -> tuple[int, int, int]:
+    """Return the longest gap that went into something else than what is done only once; without one the longest."""
+    gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
+    gaps.sort(key=_length, reverse=True)
+    return next((gap for gap in gaps if not _is_set_up(work, gap)), gaps[0])
+
+
 def _first_of_step(work: GpuWork, ops: list[int], step: int) -> int:
-    """Return the first operation of a device that belongs to a step."""
-    starts, step_of = work.trace.gpu.start, work.trace.step_of_gpu_op
-    return min((i for i in ops if step_of[i] == step), key=lambda i: (starts[i], i))
+    """Return the first operation of a device, given in the order of their start, that belongs to a step."""
+    step_of = work.trace.step_of_gpu_op
+    return next(i for i in ops if step_of[i] == step)
 
 
 def _length(gap: tuple[int, int, int]) -> int:

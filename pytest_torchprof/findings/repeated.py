@@ -53,7 +53,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     calls = [op for op in _calls(analysis) if trace.step_at(trace.ops.start[op]) >= 0]
     if not calls:
         return
-    working = trace.nesting.around_all(launching.op_of[i] for part in launching.parts for i in part.gpu_ops)
+    working = trace.nesting.around_all(map(launching.op_of.__getitem__, analysis.gpu_work.gpu_ops))
     made: dict[_Constant, list[int]] = defaultdict(list)
     for op in calls:
         # A compiler runs such operators to see what they return.

@@ -19,11 +19,12 @@ from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.analysis.stretches import Stretch
-    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.columns import Calls, Ranges
     from pytest_torchprof.trace.intervals import Spans
 
 TIMES = Threshold("times", 50.0, "what takes fifty times as long as it usually does was not at work all that time")
@@ -85,7 +86,8 @@ def _share_of(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> float:
 
 def _held_up_in(analysis: Analysis, at: Mapping[Threshold, float]) -> list[tuple[Stretch, int]]:
     """Return the stretches in which the CPU was held up; none if they are too few to say so."""
-    slow = _standing_still(analysis, at[TIMES])
+    candidates = list(_candidates(analysis))
+    slow = _standing_still(analysis, candidates, at[TIMES]) if len(candidates) >= at[LEAST] else []
     enough = len(slow) >= at[LEAST] and _views(analysis, slow) >= at[VIEWS]
     return slow if enough and _share_of(analysis, slow) >= at[HELD] else []
 
@@ -97,12 +99,13 @@ def is_held_up(analysis: Analysis) -> bool:
     return len(analysis.trace.ops) > 0 and bool(_held_up_in(analysis, usual))
 
 
-def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
+def _standing_still(analysis: Analysis, candidates: Sequence[Stretch], times: float) -> list[tuple[Stretch, int]]:
     """Return the stretches that are so many times as long as usual, each with the usual length in ns."""
-    candidates, trace = list(_candidates(analysis)), analysis.trace
+    trace = analysis.trace
     usual_ns = {
-        key: _usual_ns(trace, is_call=key[0], name=key[1])
-        for key in {(stretch.is_call, stretch.name) for stretch in candidates}
+        (is_call, name): ns
+        for is_call, columns in ((True, trace.calls), (False, trace.ops))
+        for name, ns in _usual_ns(columns, {each.name for each in candidates if each.is_call is is_call}).items()
     }
     compared = [(stretch, usual_ns[stretch.is_call, stretch.name]) for stretch in candidates]
     return [(stretch, usual) for stretch, usual in compared if stretch.ns >= times * usual]
@@ -111,7 +114,8 @@ def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int
 @once
 def held_up(analysis: Analysis) -> Spans:
     """Return when a thread was held up."""
-    return intervals.merged((stretch.start, stretch.end) for stretch, _ in _standing_still(analysis, TIMES.value))
+    slow = _standing_still(analysis, list(_candidates(analysis)), TIMES.value)
+    return intervals.merged((stretch.start, stretch.end) for stretch, _ in slow)
 
 
 def _candidates(analysis: Analysis) -> Iterator[Stretch]:
@@ -134,11 +138,13 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
             yield stretch
 
 
-def _usual_ns(trace: Trace, *, is_call: bool, name: int) -> int:
-    """Return the median length of the calls or operators of that name, their children included."""
-    columns = trace.calls if is_call else trace.ops
-    lengths = sorted([columns.end[i] - columns.start[i] for i in where(columns.name, {name})])
-    return lengths[len(lengths) // 2]
+def _usual_ns(columns: Calls | Ranges, names: AbstractSet[int]) -> dict[int, int]:
+    """Return by name the median length of the calls or operators of these names, their children included."""
+    lengths: dict[int, list[int]] = {name: [] for name in names}
+    start, end, named = columns.start, columns.end, columns.name
+    for i in where(named, names):
+        lengths[named[i]].append(end[i] - start[i])
+    return {name: sorted(several)[len(several) // 2] for name, several in lengths.items()}
 
 
 def _idle_us(work: GpuWork) -> float:

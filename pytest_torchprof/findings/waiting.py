@@ -169,7 +169,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before = max(zip(lengths, late.before, strict=True))
-    silent_us = late_us(analysis, silent_times(analysis))
+    silent_us = late_silent_us(analysis)
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
     loading = loading_times(analysis.trace)
@@ -216,6 +216,12 @@ def late_us(analysis: Analysis, spans: Spans) -> float:
     of_devices = _late_gaps_of_devices(analysis) if spans else ()
     inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
     return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
+
+
+@once
+def late_silent_us(analysis: Analysis) -> float:
+    """Return for how long the GPU waited for launches while there was no event; of several GPUs the mean."""
+    return late_us(analysis, silent_times(analysis))
 
 
 @once

@@ -91,21 +91,24 @@ def _facts(analysis: Analysis, parts: Sequence[Sequence[int]]) -> _WrittenOut:
 @once
 def rms_norms(analysis: Analysis) -> Sequence[Sequence[int]]:
     """Return the kernels of each RMSNorm that is written as operators."""
+    return [norm for kernels, ops in _kernels_and_operators(analysis) for norm in _rms_norms(analysis, kernels, ops)]
+
+
+@once
+def _kernels_and_operators(analysis: Analysis) -> Sequence[tuple[list[int], list[str | None]]]:
+    """Return the kernels of each step and thread in the order of their launch, and beside them their operators."""
     kind = analysis.trace.gpu.kind
-    return [
-        norm
-        for ops in analysis.gpu_work.launched_together
-        for norm in _rms_norms(analysis, [i for i in ops if kind[i] == KERNEL])
-    ]
+    together = [[i for i in ops if kind[i] == KERNEL] for ops in analysis.gpu_work.launched_together]
+    return [(kernels, analysis.launching.op_names(kernels)) for kernels in together]
 
 
-def _rms_norms(analysis: Analysis, kernels: Sequence[int]) -> Iterator[list[int]]:
+def _rms_norms(analysis: Analysis, kernels: Sequence[int], ops: Sequence[str | None]) -> Iterator[list[int]]:
     """Yield the kernels of each RMSNorm among kernels in the order of their launch, with its casts and its weight."""
-    ops = [analysis.launching.op_name(analysis.launching.op_of[i]) for i in kernels]
     reached = 0
-    for mean, op in enumerate(ops):
+    # Few models have such a mean, so the means are looked at, not each kernel.
+    for mean in [i for i, op in enumerate(ops) if op == _MEAN]:
         first, last = mean - 1, mean + len(_CORE)
-        if op != _MEAN or first < reached or last >= len(ops) or ops[first] not in _SQUARES:
+        if first < reached or last >= len(ops) or ops[first] not in _SQUARES:
             continue
         # The squared tensor has had its mean subtracted: that is another norm.
         if first > reached and ops[first - 1] in _CENTRES:
@@ -138,11 +141,8 @@ def _elements(analysis: Analysis, gpu_op: int) -> int | None:
 @once
 def rotary_embeddings(analysis: Analysis) -> Sequence[Sequence[int]]:
     """Return the kernels of each rotary embedding of a query or a key, in the order of their launch."""
-    kind, launching = analysis.trace.gpu.kind, analysis.launching
     embeddings: list[list[int]] = []
-    for ops in analysis.gpu_work.launched_together:
-        kernels = [i for i in ops if kind[i] == KERNEL]
-        names = [launching.op_name(launching.op_of[i]) for i in kernels]
+    for kernels, names in _kernels_and_operators(analysis):
         # Few models negate anything, so the negations are looked at, not each kernel; no two parts share one.
         for first in (i - 1 for i, name in enumerate(names) if name == _NEGATED and i):
             part = slice(first, first + len(_TURNED))

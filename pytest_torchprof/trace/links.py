@@ -182,8 +182,8 @@ def _unrecorded(alone: Iterable[int], calls: Calls, gpu: GpuOps, launches: Seque
 
 
 def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[int]) -> frozenset[int]:
-    kernels = compress(call_of, map(KERNEL.__eq__, gpu.kind))
-    return frozenset(map(calls.name.__getitem__, set(kernels) - {ABSENT})) - launching
+    kernels = {call for call, kind in zip(call_of, gpu.kind, strict=True) if kind == KERNEL}
+    return frozenset(map(calls.name.__getitem__, kernels - {ABSENT})) - launching
 
 
 def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], queueing: Sequence[int]) -> Sequence[int]:
@@ -242,6 +242,7 @@ def _launched_in_turn(
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.
 _CUT_NS = 2000
 _NEVER = inf
+_NEAR = 8
 _NOTHING: Sequence[int] = ()
 
 
@@ -301,13 +302,22 @@ class Nesting:
         innermost: list[int] = []
         ends, parent = self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end
-        thread, starts, order = -1, _NOTHING, _NOTHING
+        thread, starts, order, place, latest = -1, _NOTHING, _NOTHING, 0, _NEVER
         for call in members:
+            start = began[call]
             if threads[call] != thread:
                 thread = threads[call]
                 starts, order = self._starts.get(thread, _NOTHING), self._order.get(thread, _NOTHING)
-            start = began[call]
-            place = bisect_right(starts, start)
+                latest = _NEVER
+            if start < latest:
+                place = bisect_right(starts, start)
+            else:
+                # Calls in their order are near one another: that is a third of the cost of a search among all.
+                near = place + _NEAR
+                place = bisect_right(starts, start, place, near) if near < len(starts) else near
+                if place == near:
+                    place = bisect_right(starts, start, near - _NEAR)
+            latest = start
             holder = order[place - 1] if place else ABSENT
             least = until[call] - _CUT_NS
             if least < start:  # noqa: PLR1730 - at half the cost of max
@@ -331,12 +341,10 @@ class Nesting:
 
     def around_all(self, members: Iterable[int]) -> set[int]:
         """Return the ranges and all those around them."""
-        seen: set[int] = set()
-        for member in members:
-            holder = member
-            while holder >= 0 and holder not in seen:
-                seen.add(holder)
-                holder = self.parent[holder]
+        seen, level = set[int](), set(members) - {ABSENT}
+        while level:
+            seen |= level
+            level = set(map(self.parent.__getitem__, level)) - seen - {ABSENT}
         return seen
 
 
@@ -365,13 +373,15 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
     """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
     ties = [*compress(count(), map(eq, starts, islice(starts, 1, None)))]
-    if not ties:
+    # Most files have the holder first.
+    wrong = [place for place in ties if ends[order[place]] < ends[order[place + 1]]]
+    if not wrong:
         return order
     reordered, done = list(order), 0
-    for place in ties:
+    for place in wrong:
         if place >= done:
-            done = bisect_right(starts, starts[place])
-            reordered[place:done] = sorted(reordered[place:done], key=ends.__getitem__, reverse=True)
+            first, done = bisect_left(starts, starts[place]), bisect_right(starts, starts[place])
+            reordered[first:done] = sorted(reordered[first:done], key=ends.__getitem__, reverse=True)
     return reordered
 
 

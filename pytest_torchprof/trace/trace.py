@@ -227,7 +227,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
             return None
         active = self.call_names(LAUNCHES | COPIES | {CallKind.FILL})
-        return None if any(map(moment.__lt__, map(calls.start.__getitem__, where(calls.name, active)))) else last
+        launched = max([calls.start[i] for i in where(calls.name, active)], default=moment)
+        return None if launched > moment else last
 
     @cached_property
     def has_step_ranges(self) -> bool:
