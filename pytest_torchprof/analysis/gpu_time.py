@@ -61,13 +61,13 @@ class Occupation:
         for ops in by_device(trace, kernels).values():
             late = gpu.start[ops[0]] >= begin
             inside = ops if late else [i for i in ops if gpu.end[i] > begin]
-            starts, ends = [gpu.start[i] for i in inside], [gpu.end[i] for i in inside]
+            starts, ends = list(map(gpu.start.__getitem__, inside)), list(map(gpu.end.__getitem__, inside))
             self._devices.append(
                 (
                     starts if late else [max(start, begin) for start in starts],
                     ends,
-                    [gpu.blocks_per_sm[i] for i in inside],
-                    [gpu.occupancy[i] for i in inside],
+                    list(map(gpu.blocks_per_sm.__getitem__, inside)),
+                    list(map(gpu.occupancy.__getitem__, inside)),
                 )
             )
 
@@ -203,8 +203,7 @@ class Idle(Struct, frozen=True, kw_only=True):
 def idle_gaps(trace: Trace, in_order: Iterable[int]) -> Gaps:
     """Return the gaps between operations in the order of their start; overlapping ones leave none."""
     order = list(in_order)
-    starts = [trace.gpu.start[i] for i in order]
-    ends = [trace.gpu.end[i] for i in order]
+    starts, ends = list(map(trace.gpu.start.__getitem__, order)), list(map(trace.gpu.end.__getitem__, order))
     # Most often they end in the order in which they start.
     reached = ends if all(map(le, ends, islice(ends, 1, None))) else list(accumulate(ends, max))
     idle = list(map(lt, reached, islice(starts, 1, None)))

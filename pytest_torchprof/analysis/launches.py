@@ -118,17 +118,19 @@ class Launching:
 
     def _chain_number(self, op: int) -> int:
         """Return the index of the operator's chain in ``_chains``, which holds each chain once."""
-        named, above = self._trace.ops.name, []
-        while op not in self._chain_of:
+        chain_of = self._chain_of
+        if op in chain_of:
+            return chain_of[op]
+        named, parent, above = self._trace.ops.name, self._trace.nesting.parent, [op]
+        while (op := parent[op]) not in chain_of:
             above.append(op)
-            op = self._trace.nesting.parent[op]
-        number = self._chain_of[op]
+        number, known = chain_of[op], self._longer
         for member in reversed(above):
             longer = number, named[member]
-            if longer not in self._longer:
-                self._longer[longer] = len(self._chains)
+            if longer not in known:
+                known[longer] = len(self._chains)
                 self._chains.append((*self._chains[number], self._trace.names[named[member]]))
-            number = self._chain_of[member] = self._longer[longer]
+            number = chain_of[member] = known[longer]
         return number
 
     def one_of_each_chain(self, gpu_ops: Iterable[int]) -> Iterable[int]:

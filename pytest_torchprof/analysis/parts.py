@@ -186,8 +186,8 @@ class StepWork:
         self._trace, self._part = trace, part
         launched = trace.device_kind.has_launches
         columns, self._members = (trace.gpu, part.gpu_ops) if launched else (trace.ops, part.operators)
-        self._start = [columns.start[i] for i in self._members]
-        self._end = [columns.end[i] for i in self._members]
+        self._start = list(map(columns.start.__getitem__, self._members))
+        self._end = list(map(columns.end.__getitem__, self._members))
         kind = trace.gpu.kind
         self._kinds = [kind[i] for i in self._members] if launched else [KERNEL] * len(self._members)
 

@@ -165,7 +165,8 @@ def _neighbours(silent: Spans, steps: Spans, blocks: CpuBlocks) -> Iterable[tupl
     """
     # In a gap nothing runs: as many blocks have begun before it as have ended.
     places = intervals.passed(blocks.ends, silent.starts)
-    after, before = [blocks.closing[place] for place in places], [blocks.opening[place] for place in places]
+    after = list(map(blocks.closing.__getitem__, places))
+    before = list(map(blocks.opening.__getitem__, places))
     firsts = [0, *map(bisect_left, repeat(silent.starts), steps.starts[1:]), len(silent)]
     for (begin, until), first, behind in zip(steps, firsts, firsts[1:], strict=False):
         begins = bisect_right(places, bisect_right(blocks.ends, begin), first, behind)
@@ -192,10 +193,10 @@ def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Spans:
 
 def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:
     """Yield the ranges of each role, in the order of priority; operators have what of the recorded time is left."""
-    gpu, kind = trace.gpu, trace.gpu.kind
+    start, end, kind = trace.gpu.start, trace.gpu.end, trace.gpu.kind
 
     def ran(members: list[int]) -> _Ranges:
-        return [gpu.start[i] for i in members], [gpu.end[i] for i in members]
+        return [start[i] for i in members], [end[i] for i in members]
 
     kernels = where(kind, {KERNEL})
     yield ran([i for i in kernels if i not in communication])

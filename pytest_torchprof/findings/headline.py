@@ -128,7 +128,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
 
 
 def _longest_gap(work: GpuWork) -> tuple[int, int, int]:
-    """Return from when to when a device idled longest, and the device; of several such gaps the first device's first."""
+    """Return from when to when a device idled longest, and the device; of several the first one's first."""
     of_devices = []
     for device, idle in work.idle.items():
         if lengths := intervals.lengths(idle):

@@ -84,20 +84,21 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     work, calls = analysis.gpu_work, analysis.trace.calls
     around, copies, asked = _waits_and_operators(analysis)
     synchronized = set(around.values())
-    waiting = [(i, op) for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    waiting = [(i, op, name) for i, op in (*around.items(), *copies.items()) if (name := asked[op]) is not None]
     if not waiting:
         return
     cause_of = _causes(analysis, asked)
-    starts, ends = [calls.start[i] for i, _ in waiting], [calls.end[i] for i, _ in waiting]
+    members = [i for i, _, _ in waiting]
+    starts, ends = list(map(calls.start.__getitem__, members)), list(map(calls.end.__getitem__, members))
     took_ns = list(map(sub, ends, starts))
     idled_ns = list(map(sub, took_ns, work.worked_ns(starts, ends)))
-    of_name, of_cause = _positions(asked[op] for _, op in waiting), _positions(cause_of[op] for _, op in waiting)
+    of_name, of_cause = _positions(name for _, _, name in waiting), _positions(cause_of[op] for _, op, _ in waiting)
     # Added one after the other: from Python 3.12 on sum() rounds otherwise.
     spent = {name: reduce(add, [took_ns[at] / 1000 for at in members]) for name, members in of_name.items()}
     causes = Counter({cause: sum([took_ns[at] for at in members]) for cause, members in of_cause.items()})
     idled = {cause: sum([idled_ns[at] for at in members]) for cause, members in of_cause.items()}
     waits = {
-        name: [i for i, op in map(waiting.__getitem__, members) if i in around or op not in synchronized]
+        name: [i for i, op, _ in map(waiting.__getitem__, members) if i in around or op not in synchronized]
         for name, members in of_name.items()
     }
     order = sorted((name for name in waits if waits[name]), key=lambda name: (-spent[name], name))
@@ -150,7 +151,8 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
     """Return the blocking calls and those of copies, each with its operator, and the operators the program called."""
     trace = analysis.trace
     work = analysis.gpu_work
-    around, copies = {i: trace.around_calls[i] for i in work.blocking}, work.waiting_copies
+    innermost = trace.around_calls
+    around, copies = {i: innermost[i] for i in work.blocking}, work.waiting_copies
     asked = {op: analysis.launching.called_operator(op) for op in {*around.values(), *copies.values()}}
     return around, copies, asked
 

@@ -286,8 +286,9 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     linked = [i for i in work.kernels if call_of[i] >= 0]
     if not linked:
         return
-    delays = [(trace.gpu.start[i] - launched[call_of[i]]) / 1000 for i in linked]
-    first_launched = min(range(len(linked)), key=lambda at: launched[call_of[linked[at]]])
+    begun, launched_at = trace.gpu.start, [launched[call_of[i]] for i in linked]
+    delays = [(begun[i] - at_ns) / 1000 for i, at_ns in zip(linked, launched_at, strict=True)]
+    first_launched = launched_at.index(min(launched_at))
     first, middle = delays[first_launched], sorted(delays)[len(delays) // 2]
     started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)
     slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle

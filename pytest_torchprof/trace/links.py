@@ -372,7 +372,7 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
 
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
     """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
-    ties = [*compress(count(), map(eq, starts, islice(starts, 1, None)))]
+    ties = where([*map(eq, starts, islice(starts, 1, None))], {True})
     # Most files have the holder first.
     wrong = [place for place in ties if ends[order[place]] < ends[order[place + 1]]]
     if not wrong:
