@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.columns import Calls, Ranges
+    from pytest_torchprof.trace.columns import Calls, Ranges, Timed
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
 _LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
@@ -280,7 +280,7 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        roots, lane = where(trace.nesting.parent, {ABSENT}), trace.captured.lane
+        roots, lane = [i for i, holder in enumerate(trace.nesting.parent) if holder < 0], trace.captured.lane
         return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property
@@ -437,8 +437,7 @@ class GpuWork:
 
     def is_first_of_its_name(self, kernel: int) -> bool:
         """Return whether no kernel of that name ran before in the recording."""
-        gpu = self.trace.gpu
-        return gpu.start[kernel] == min(gpu.start[i] for i in where(gpu.name, {gpu.name[kernel]}))
+        return _is_first(self.trace.gpu, kernel)
 
     @cached_property
     def first_calls(self) -> list[Stretch]:
@@ -461,19 +460,16 @@ class GpuWork:
                 is_meant = trace.names[stretch.name] in _ALLOCATING or stretch.member in launching
             if not is_meant or intervals.within(intervals.span(stretch.start, stretch.end), explained):
                 continue
-            is_first = columns.start[stretch.member] == min(
-                columns.start[i] for i in where(columns.name, {stretch.name})
-            )
             kernels = () if stretch.is_call else launching.get(stretch.member, ())
-            if is_first or any(map(self.is_first_of_its_name, kernels)):
+            if _is_first(columns, stretch.member) or any(map(self.is_first_of_its_name, kernels)):
                 yield stretch
 
     def _kernels_of(self, ops: set[int]) -> dict[int, list[int]]:
         """Return by operator, of these, the kernels, copies and fills that it launched itself."""
         launched: dict[int, list[int]] = defaultdict(list)
-        for i, op in enumerate(self.launching.op_of):
-            if op in ops:
-                launched[op].append(i)
+        op_of = self.launching.op_of
+        for i in where(op_of, ops):
+            launched[op_of[i]].append(i)
         return launched
 
     @cached_property
@@ -589,6 +585,15 @@ class GpuWork:
                 if call >= 0 and calls.name[call] not in graphs:
                     together[step, calls.thread[call]].append(i)
         return [sorted(ops, key=launched.__getitem__) for ops in together.values()]
+
+
+def _is_first(columns: Timed, member: int) -> bool:
+    """Return whether no other event of that name began before."""
+    name, start = columns.name[member], columns.start[member]
+    # Most files are in order, where the first of the name tells.
+    if columns.start[columns.name.index(name)] < start:
+        return False
+    return start == min(map(columns.start.__getitem__, where(columns.name, {name})))
 
 
 def _covers(spans: Spans, instant: int) -> bool:

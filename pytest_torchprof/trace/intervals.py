@@ -121,13 +121,13 @@ def passed(column: Sequence[int], instants: Iterable[int]) -> list[int]:
 
     To go along both takes half the time of a search for each, where the instants are many.
     """
-    places: list[int] = []
-    place, behind = 0, len(column)
+    counts: list[int] = []
+    at, behind = 0, len(column)
     for instant in instants:
-        while place < behind and column[place] <= instant:
-            place += 1
-        places.append(place)
-    return places
+        while at < behind and column[at] <= instant:
+            at += 1
+        counts.append(at)
+    return counts
 
 
 class Coverage:
