@@ -102,6 +102,17 @@ def test_other_is_named_by_what_is_around_it(profile_of):
     assert profile.efficiency.step_time.other == 550
 
 
+def test_of_ranges_that_begin_or_end_together_other_is_named_by_the_longest(profile_of):
+    builder = TraceBuilder()
+    builder.step(0, 0, 300)
+    builder.call("copy", 90, 10)
+    builder.op("aten::mul", 0, 100)
+    builder.call("copy", 200, 10)
+    builder.op("aten::add", 200, 100)
+    builder.kernel(GEMM, 10, 20, builder.launch(5))
+    assert of_other(profile_of(builder)) == [("aten::mul", "aten::add", None, 100, 1)]
+
+
 def test_what_the_profiler_did_meanwhile_is_told_apart(profile_of):
     builder = TraceBuilder()
     builder.step(0, 0, 1000)

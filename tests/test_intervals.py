@@ -81,3 +81,8 @@ def test_the_coverage_before_instants_counts_the_moments_before_each(spans, inst
 def test_a_length_is_told_without_ranges_that_overlap_in_any_order(these, others):
     starts, ends = [start for start, _ in others], [end for _, end in others]
     assert intervals.length_without(these, starts, ends) == len(moments(these) - moments(others))
+
+
+@given(st.lists(st.integers(0, 60)).map(sorted), st.lists(st.integers(0, 60)).map(sorted))
+def test_what_has_passed_at_each_of_many_instants_is_what_lies_before_them_or_with_them(column, instants):
+    assert intervals.passed(column, instants) == [sum(each <= instant for each in column) for instant in instants]
