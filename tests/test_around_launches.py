@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from builder import TraceBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder import TraceBuilder
 from pytest_torchprof.profiles import load
 
 pytestmark = pytest.mark.any_torch
