@@ -45,7 +45,7 @@ def meeting_point() -> MeetingPoint | None:
 class Connection(NamedTuple):
     """A connection of our own to a store: waiting at it keeps nobody else waiting.
 
-    It is kept while it lasts: for each new one torch asks the network several times what the hosts at both ends are called.
+    It is kept while it lasts: for each new one torch asks the network for the names of the hosts at both ends.
     """
 
     point: MeetingPoint
