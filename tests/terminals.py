@@ -38,4 +38,6 @@ def on_terminal(
             written += part
     os.close(terminal)
     process.join()
-    return process.exitcode, written.decode().split("\r\n")
+    status = process.exitcode
+    process.close()
+    return status, written.decode().split("\r\n")
