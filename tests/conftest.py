@@ -28,6 +28,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # and starts another one to compile in.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# torch asks by the network for the name of each address that it meets at, loopback's too, and waits for an answer: where one is
+# lost, the default is five seconds, in which a rank keeps all others waiting.
+os.environ.setdefault("RES_OPTIONS", "timeout:1")
 
 # A shell that runs the tests in the background has this signal ignored, and so would every process that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

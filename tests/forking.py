@@ -110,9 +110,9 @@ def _worker(words: list[str]) -> Fork:
 
 
 def _file(given: object, stream: int) -> Path | None:
-    """Return the file that a process would write to, if it is one that a fork can open by its name."""
+    """Return the file or terminal that a process would write to, if it is one that a fork can open by its name."""
     if given == subprocess.DEVNULL:
         return Path(os.devnull)
     number = stream if given in (None, subprocess.STDOUT) else given if isinstance(given, int) else given.fileno()
     path = Path(f"/proc/self/fd/{number}").readlink() if number >= 0 else Path()
-    return path if path.is_file() else None
+    return path if path.is_file() or path.is_char_device() else None

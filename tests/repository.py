@@ -115,7 +115,7 @@ class Repository:
     ) -> fresh.Fresh:
         """Start pytest, or another program, in the repository by a fork, which writes to a log."""
         where = {"environment": environment(**more), "folder": cwd or self.path, "outputs": [log, log]}
-        return fresh.Fresh(_as_python, python, *program, *words, **where)
+        return fresh.Fresh(as_python, python, *program, *words, **where)
 
     def run(
         self,
@@ -182,7 +182,7 @@ class Run:
 # ------------------------------------------------------------------------------------------------------ what is forked
 
 
-def _as_python(python: str, *words: str) -> None:
+def as_python(python: str, *words: str) -> None:
     """Do in a fork what Python does with these words; the sides that it starts are forks too."""
     if words[0] == "-c":
         _start_each_commit_anew()

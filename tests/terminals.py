@@ -9,26 +9,35 @@ import struct
 import sys
 import termios
 from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fresh
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_LATER = "import os, sys, time; time.sleep(0.2); os.execv(sys.argv[1], sys.argv[1:])"
-"""The terminal gets its size once it is there."""
+    from collections.abc import Callable, Sequence
 
 
-def on_terminal(words: Sequence[str], columns: int, **environment: str) -> tuple[int, list[str]]:
-    """Run a Python program; return its exit status and the lines that it wrote."""
-    process, terminal = pty.fork()
-    if not process:
-        os.environ.pop("COLUMNS", None)
-        os.environ.update(environment)
-        os.execv(sys.executable, [sys.executable, "-c", _LATER, sys.executable, *words])
+def on_terminal(
+    words: Sequence[str], columns: int, by: Callable[..., None] = fresh.as_python, **environment: str
+) -> tuple[int, list[str]]:
+    """Run what Python does with these words, by a function; return its exit status and the lines that it wrote."""
+    terminal, its_end = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    variables = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
+    outputs = [Path(os.ttyname(its_end))] * 2
+    process = fresh.Fresh(by, sys.executable, *words, environment=variables, outputs=outputs).process
     written = b""
-    with suppress(OSError):  # The terminal is gone with the process.
+    # What nobody reads would keep it waiting.
+    while terminal in wait([terminal, process.sentinel]):
+        written += os.read(terminal, 4096)
+    os.close(its_end)
+    with suppress(OSError):  # The terminal is gone with all that wrote there.
         while part := os.read(terminal, 4096):
             written += part
-    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    os.close(terminal)
+    process.join()
+    status = process.exitcode
+    process.close()
     return status, written.decode().split("\r\n")

@@ -90,31 +90,30 @@ def is_running(number: int) -> bool:
         return not isinstance(problem, ProcessLookupError) and Path("/proc").exists() is False
 
 
-@pytest.mark.parametrize(
-    ("side", "number"),
-    [
-        (".torchprof", signal.SIGTERM),
-        (".torchprof", signal.SIGKILL),
-        ("waves", signal.SIGKILL),
-        ("waves", signal.SIGTERM),
-    ],
-)
-def test_a_side_that_hangs_ends_with_the_run(tmp_path, side, number):
-    made = Repository(tmp_path / "made", {"waves.py": HANGS, "test_waves.py": TESTS})
-    before = made.state()
-    told = tmp_path / "told"
+def hanging(folder, side):
+    """Return a run of which a side hangs: its repository, how that was before, the run's process, and the side's number."""
+    made = Repository(folder / "made", {"waves.py": HANGS, "test_waves.py": TESTS})
+    before, told = made.state(), folder / "told"
     process = made.start("--torchprof-against=main", HANGS=side, TOLD=str(told))
     while not (told.is_file() and told.read_text()):
         assert process.poll() is None
         time.sleep(0.1)
-    hanging = int(told.read_text())
-    process.send_signal(number)
-    assert process.wait() == (-number if number == signal.SIGKILL else 128 + number)
-    process.stdout.read()  # Ends with the last process that was started.
-    process.stdout.close()
-    while is_running(hanging):
-        time.sleep(0.1)
-    assert made.state() == before
-    if number == signal.SIGTERM:  # In order: what the run has made is gone.
-        assert not list((made.path / ".torchprof/against").glob("*/tree"))
-        assert not [place for place in (made.path / ".torchprof/against/runs").iterdir() if place.is_dir()]
+    return made, before, process, int(told.read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_side_that_hangs_ends_with_the_run(tmp_path, number):
+    runs = [hanging(tmp_path / side.strip("."), side) for side in (".torchprof", "waves")]
+    for _, _, process, _ in runs:
+        process.send_signal(number)
+    # Of each run the side has some seconds to end by itself: they go by at once.
+    for made, before, process, side in runs:
+        assert process.wait() == (-number if number == signal.SIGKILL else 128 + number)
+        process.stdout.read()  # Ends with the last process that was started.
+        process.stdout.close()
+        while is_running(side):
+            time.sleep(0.1)
+        assert made.state() == before
+        if number == signal.SIGTERM:  # In order: what the run has made is gone.
+            assert not list((made.path / ".torchprof/against").glob("*/tree"))
+            assert not [place for place in (made.path / ".torchprof/against/runs").iterdir() if place.is_dir()]

@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
@@ -130,23 +131,30 @@ def test_wheels_that_cannot_be_installed_are_told_and_the_rest_is_done(tmp_path)
     assert "nvidia_cuda_cupti-1-py3-none-any.whl" in (out / "summary.md").read_text()
 
 
-@pytest.mark.parametrize("fork", [False, True], ids=["a new process", "a fork"])
-def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stands(tmp_path, monkeypatch, fork):
+def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stands(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(DAY)
     import processes
 
     monkeypatch.setattr(processes, "_TO_SAY_GOODBYE_S", 1)
-    alive = tmp_path / "alive"
-    child = f"import time\nwhile True: open({str(alive)!r}, 'w').close(); time.sleep(0.05)"
-    program = (
-        f"import signal, subprocess, sys, time, pathlib; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        f"print('said', flush=True); subprocess.Popen([sys.executable, '-c', {child!r}])\n"
-        f"while True: time.sleep(1)"
-    )
-    status = processes.run(("-c", program), limit_s=8, log=tmp_path / "step", environment={}, fork=fork)
-    assert status is None
-    assert (tmp_path / "step.out").read_text() == "said\n"
+
+    def ended(fork):
+        folder = tmp_path / ("a fork" if fork else "a new process")
+        folder.mkdir()
+        child = f"import time\nwhile True: open({str(folder / 'alive')!r}, 'w').close(); time.sleep(0.05)"
+        program = (
+            f"import signal, subprocess, sys, time, pathlib; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            f"print('said', flush=True); subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+            f"while True: time.sleep(1)"
+        )
+        status = processes.run(("-c", program), limit_s=8, log=folder / "step", environment={}, fork=fork)
+        assert status is None
+        assert (folder / "step.out").read_text() == "said\n"
+        return folder / "alive"
+
+    with ThreadPoolExecutor() as both:
+        left = list(both.map(ended, (False, True)))
     time.sleep(0.5)
-    alive.unlink(missing_ok=True)
+    for alive in left:
+        alive.unlink(missing_ok=True)
     time.sleep(0.5)
-    assert not alive.exists()
+    assert not any(alive.exists() for alive in left)

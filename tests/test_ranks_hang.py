@@ -73,6 +73,8 @@ def test_takes_long(torchprof):
                 torch.sin(x)
 """
 )
+JOBS = ("hangs", "long")
+"""What the names of the tests of each job have in common: one job waits for its tests while the other waits for its own."""
 
 
 @pytest.fixture(scope="module")
@@ -83,22 +85,31 @@ def run(tmp_path_factory):
     with filelock.FileLock(f"{folder}.lock"):
         if not folder.exists():
             run_jobs(folder)
-    results = {one["nodeid"].partition("::")[2]: one for one in json.loads((folder / "r.json").read_text())["results"]}
-    return SimpleNamespace(said=(folder / "said").read_text(), results=results)
+    results = [one for name in JOBS for one in json.loads((folder / f"{name}.json").read_text())["results"]]
+    return SimpleNamespace(
+        said={name: (folder / name).read_text() for name in JOBS},
+        results={one["nodeid"].partition("::")[2]: one for one in results},
+    )
 
 
 def run_jobs(folder):
     folder.mkdir()
     (folder / "test_it.py").write_text(TESTS)
     (folder / "pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {TIMEOUT_S}\n")
-    words = ("-m", "pytest", "-p", "no:cacheprovider", "--torchprof-report=r.json")
     environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "400"}
-    done = fresh.run_python(*words, folder=folder, environment=environment, limit_s=rank_jobs.LONGEST_S)
+    words = ("-m", "pytest", "-p", "no:cacheprovider")
+    started = {
+        name: fresh.start_python(
+            *words, "-k", name, f"--torchprof-report={name}.json", folder=folder, environment=environment
+        )
+        for name in JOBS
+    }
+    for name, process in started.items():
+        (folder / name).write_text(process.done(rank_jobs.LONGEST_S).stdout)
     until = time.monotonic() + rank_jobs.LONGEST_S
     while left := left_in(folder):
         assert time.monotonic() < until, left
         time.sleep(0.1)
-    (folder / "said").write_text(done.stdout)
 
 
 def line_of(text, of):
@@ -112,11 +123,11 @@ def test_a_job_that_hangs_in_a_step_is_not_measured_and_names_each_ranks_step_an
     start = f"not measured: no rank made progress for {TIMEOUT_S} s: rank 0 did not reach the end of step 2: "
     assert result["message"].startswith(f"{start}test_it.py:{collective} in step (in ")
     assert f"; rank 1 did not reach the end of step 2: test_it.py:{sleep} in step [silent-rank]" in result["message"]
-    assert f"FAILED test_it.py::test_hangs_in_a_step - {result['message']}" in run.said
+    assert f"FAILED test_it.py::test_hangs_in_a_step - {result['message']}" in run.said["hangs"]
 
 
 def test_the_failure_shows_the_stack_of_each_rank(run):
-    failure = run.said.partition("_ test_hangs_in_a_step _")[2].partition("_ test_hangs_in_the_teardown _")[0]
+    failure = run.said["hangs"].partition("_ test_hangs_in_a_step _")[2].partition("_ test_hangs_in_the_teardown _")[0]
     for rank, place in ((0, "in all_reduce"), (1, "in step")):
         own = failure.partition(f"rank {rank} of 2, ")[2]
         frames = own.partition("the innermost call first:\n")[2].splitlines()
@@ -145,7 +156,8 @@ def test_a_loop_that_waits_for_ever_is_no_progress(run):
 
 
 def test_a_test_that_tells_of_progress_may_take_longer(run):
-    assert "2 failed, 2 passed" in run.said
+    assert "2 failed" in run.said["hangs"]
+    assert "2 passed" in run.said["long"]
     assert {one["outcome"] for name, one in run.results.items() if name == "test_takes_long"} == {"passed"}
 
 

@@ -617,6 +617,32 @@ def test_four_ranks(ranks):
         assert ("worst on rank 3 of 4" in one.said("test_it")) is (rank > 0)
 
 
+CONNECTED = """
+seen = set()
+
+def connections():
+    ours = {os.stat(path).st_ino for path in map("/proc/self/fd/{}".format, os.listdir("/proc/self/fd")) if os.path.exists(path)}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/self/net/{name}").readlines()[1:]]
+    end = f":{int(os.environ['MASTER_PORT']):04X}"
+    return frozenset(row[1] for row in rows if row[2].endswith(end) and int(row[9]) in ours)
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_it(torchprof, number):
+    torchprof(lambda: (step(), seen.add(connections())))
+
+def test_of_all():
+    assert len(seen) == 1, seen
+    # The process group has one of its own.
+    assert len(*seen) >= 2
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp6").exists(), reason="looks at /proc")
+def test_a_rank_has_one_connection_for_all_measurements(ranks):
+    for rank in ranks(CONNECTED):
+        assert rank.outcome("test_of_all") == "passed", rank.said("test_of_all")
+
+
 def test_ranks_that_reach_nobody_measure_as_often_as_all_others(ranks):
     alone = "import os\nimport pytest, torch\nRANK = int(os.environ['RANK'])\nx = torch.ones(8)\n"
     first, second = ranks(

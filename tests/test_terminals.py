@@ -6,6 +6,7 @@ import re
 import sys
 from contextlib import chdir
 
+import fresh
 import pytest
 
 pytestmark = [
@@ -97,15 +98,21 @@ def test_an_error(torchprof):
 """
 
 
-@pytest.fixture
-def tests(pytester):
-    """Write the tests, with the baseline of a model that has changed since."""
-    pytester.makepyfile(model=BEFORE, test_it=TESTS)
-    words = ("-p", "torchprof", "-p", "no:cacheprovider")
-    written = pytester.runpytest_subprocess(*words, "-k", "baseline", "--torchprof-baseline=update")
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PY_COLORS": "0", "CI": ""}
+WORDS = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
+
+
+@pytest.fixture(scope="module")
+def tests(tmp_path_factory):
+    """Return the folder of the tests, with the baseline of a model that has changed since."""
+    folder = tmp_path_factory.mktemp("tests")
+    (folder / "model.py").write_text(BEFORE)
+    (folder / "test_it.py").write_text(TESTS)
+    with chdir(folder):
+        written = fresh.run_pytest(*WORDS[2:], "-k", "baseline", "--torchprof-baseline=update", **ALONE)
     written.assert_outcomes(passed=1, deselected=5)
-    pytester.makepyfile(model=AFTER)
-    return ["-m", "pytest", *words, "--disable-warnings"]
+    (folder / "model.py").write_text(AFTER)
+    return folder
 
 
 def too_wide(lines, columns):
@@ -120,11 +127,12 @@ def too_wide(lines, columns):
 
 
 @pytest.mark.parametrize(("quiet", "widths"), [((), WIDTHS), (("-q",), (40, 120))], ids=["plain", "quiet"])
-def test_no_line_of_a_failure_is_wider_than_the_terminal(tests, quiet, widths):
+def test_no_line_of_a_failure_is_wider_than_the_terminal(tests, monkeypatch, quiet, widths):
     from terminals import on_terminal
 
+    monkeypatch.chdir(tests)
     for columns in widths:
-        status, lines = on_terminal([*tests, *quiet], columns, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", CI="")
+        status, lines = on_terminal([*WORDS, *quiet], columns, **ALONE)
         assert status == 1
         assert too_wide(lines, columns) == []
 
@@ -133,26 +141,23 @@ def test_no_line_of_a_failure_in_ranks_is_wider_than_the_terminal(pytester):
     from terminals import on_terminal
 
     pytester.makepyfile(model=AFTER, test_it=IN_RANKS)
-    words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
     for quiet, columns in (*(([], columns) for columns in WIDTHS), (["-q"], 60)):
-        status, lines = on_terminal([*words, *quiet], columns, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", CI="")
+        status, lines = on_terminal([*WORDS, *quiet], columns, **ALONE)
         assert status == 1
         assert sum(line.startswith("rank 1 of 2: ") for line in lines) == 2
         assert too_wide(lines, columns) == []
 
 
 def test_no_line_about_another_commit_is_wider_than_the_terminal(tmp_path):
-    from repository import AUTHOR, Repository
+    from repository import AUTHOR, Repository, as_python
     from terminals import on_terminal
 
     tests = TESTS[: TESTS.index("@pytest")] + TESTS[TESTS.index("@cpu") : TESTS.index("@pytest", TESTS.index("@cpu"))]
     repository = Repository(tmp_path / "repository", {"model.py": BEFORE, "test_it.py": tests})
     repository.write({"model.py": AFTER})
-    words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
-    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": "", "PY_COLORS": "0", **AUTHOR}
     with chdir(repository.path):
         for columns in WIDTHS:
-            status, lines = on_terminal([*words, "--torchprof-against=main"], columns, **environment)
+            status, lines = on_terminal([*WORDS, "--torchprof-against=main"], columns, as_python, **ALONE, **AUTHOR)
             assert status == 1
             assert too_wide(lines, columns) == []
             beside = [line for line in lines if line.startswith(("torchprof:", "base "))]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
     from pytest_torchprof.capture.rank import Rank
-    from pytest_torchprof.capture.torch_store import MeetingPoint
+    from pytest_torchprof.capture.torch_store import Connection, MeetingPoint
     from pytest_torchprof.reasons.reason import Reason
 
 _NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
@@ -110,6 +110,7 @@ class OtherRanks:
         self._session: int | None = None
         self._point: MeetingPoint | None = None
         """The last known meeting point: a rank whose process group is gone may still tell the others so."""
+        self._connection: Connection | None = None
 
     def begin_test(self, nodeid: str) -> None:
         """Note that a test begins; one may run several times."""
@@ -183,11 +184,17 @@ class OtherRanks:
             return None
         from torch.distributed.distributed_c10d import PrefixStore
 
-        store = connect(point)
+        store = self._connected(point)
         if self._session is None:
             # One process may run pytest several times.
             self._session = store.add(f"torchprof/sessions/{rank.number}", 1)
         return PrefixStore(f"torchprof/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{self._session}", store)
+
+    def _connected(self, point: MeetingPoint) -> Store:
+        """Return the connection that there is, if it still reaches the store at this point, else a new one."""
+        if self._connection is None or self._connection.point != point or not self._connection.reaches_the_store():
+            self._connection = connect(point)
+        return self._connection.store
 
     def _phase_key(self, nodeid: str, *, after_test: bool) -> str:
         return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"

@@ -42,8 +42,26 @@ def meeting_point() -> MeetingPoint | None:
     return MeetingPoint(store.host, store.port, of_a_rank=True) if isinstance(store, distributed.TCPStore) else None
 
 
-def connect(point: MeetingPoint) -> TCPStore:
-    """Return a connection of our own: waiting at it keeps nobody else waiting; RuntimeError if nobody listens."""
+class Connection(NamedTuple):
+    """A connection of our own to a store: waiting at it keeps nobody else waiting.
+
+    It is kept while it lasts: for each new one torch asks the network for the names of the hosts at both ends.
+    """
+
+    point: MeetingPoint
+    store: TCPStore
+
+    def reaches_the_store(self) -> bool:
+        """Return whether the store still answers."""
+        try:
+            self.store.check(["torchprof"])
+        except RuntimeError:
+            return False
+        return True
+
+
+def connect(point: MeetingPoint) -> Connection:
+    """Return a new connection; RuntimeError if nobody listens."""
     from torch._C._distributed_c10d import TCPStore
 
     try:
@@ -51,7 +69,8 @@ def connect(point: MeetingPoint) -> TCPStore:
         socket.create_connection((point.host, point.port), _PATIENCE.seconds).close()
     except OSError as error:
         raise RuntimeError(f"the store at {point.host}:{point.port} is gone ({error.strerror or error})") from None
-    return TCPStore(point.host, point.port, is_master=False, wait_for_workers=False, timeout=_PATIENCE)
+    store = TCPStore(point.host, point.port, is_master=False, wait_for_workers=False, timeout=_PATIENCE)
+    return Connection(point, store)
 
 
 def new_store(host: str) -> TCPStore:
