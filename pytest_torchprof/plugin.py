@@ -14,6 +14,7 @@ import pytest
 
 from pytest_torchprof import against
 from pytest_torchprof.devices import launches_wait
+from pytest_torchprof.system.own_modules import load_past_pytest
 from pytest_torchprof.testing import JOB, PASSED, REFUSAL, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.declared import add_options, is_anything_given
 from pytest_torchprof.testing.workers import (
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.testing.fixture import Torchprof
+
+load_past_pytest()
 
 # This comes before any code of a side is imported, or reads a file.
 if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathlib is not needed here)

@@ -48,6 +48,17 @@ def test_options_are_read_only_where_something_is_asked(tmp_path):
     assert reads_options() == 1
 
 
+def test_pytest_rewrites_no_module_that_a_run_imports_for_its_options(tmp_path):
+    (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n")
+    code = (
+        "import pytest, sys\n"
+        f"pytest.main(['--torchprof-steps=2', '-q', '-p', 'no:hypothesispytest', {str(tmp_path)!r}])\n"
+        "print('loader:', type(sys.modules['pytest_torchprof.testing.options'].__loader__).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "loader: SourceFileLoader"
+
+
 def test_the_package_itself_imports_nothing_heavy():
     assert not (HEAVY | {"pytest"}) & modules_after("import pytest_torchprof")
 

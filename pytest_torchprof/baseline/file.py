@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from errno import ENOSPC
 from typing import TYPE_CHECKING, Final
 
-import filelock
-
 from pytest_torchprof.baseline.conflict import Versions, find_overlap
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
@@ -75,11 +73,13 @@ def writing(path: Path) -> Iterator[None]:
             "remove it, or choose another folder with --torchprof-baseline-dir",
             Code.BASELINE_NOT_WRITTEN,
         )
+    from filelock import Timeout  # noqa: PLC0415 - only who writes pays
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(path.parent):
             yield
-    except filelock.Timeout:
+    except Timeout:
         raise TorchprofError(
             f"{path}: not written: another process has held {path.parent / LOCK} for {LOCK_SECONDS} s; "
             "end it, then update again",
@@ -193,7 +193,9 @@ def text_of(path: Path, entries: Mapping[str, WrittenEntry]) -> bytes:
 
 @contextlib.contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    with filelock.FileLock(folder / LOCK, timeout=LOCK_SECONDS):
+    from filelock import FileLock  # noqa: PLC0415 - only who writes pays
+
+    with FileLock(folder / LOCK, timeout=LOCK_SECONDS):
         ignored = folder / ".gitignore"
         if ignored.is_symlink():
             ignored.unlink()  # Links are not followed: a checkout may link to anywhere.

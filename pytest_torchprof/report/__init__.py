@@ -140,17 +140,17 @@ class RunResults(Struct, frozen=True, kw_only=True):
 Reporter = Callable[[RunResults], str]
 """Turns the results of a run into the text of one file."""
 
-_FILES = (
-    "history",
-    "html_report",
-    "json_report",
-    "markdown",
-)
+_FILES = ("history", "json_report", "markdown")
 
 
 def reporters() -> dict[str, Reporter]:
     """Return the formats by the suffix of their files."""
-    formats: dict[str, Reporter] = {}
+    formats: dict[str, Reporter] = {".html": _page}
     for file in _FILES:
         formats.update(import_module(f"{__name__}.{file}").FORMATS)
     return formats
+
+
+def _page(run: RunResults) -> str:
+    """Return the page of a run; what draws it is imported only where somebody asks for one."""
+    return str(import_module(f"{__name__}.html_report").render(run))

@@ -59,6 +59,3 @@ def _with_recording(result: Result, recording: Path) -> Measured:
     except TorchprofError as problem:
         return Measured(result=result, missing=f"no timeline: {problem}")
     return Measured(result=result, analysis=analysis, other_ranks=parts_beside(analysis))
-
-
-FORMATS = {".html": render}

@@ -20,7 +20,6 @@ from pytest_torchprof.recording.files import HIDDEN, hide, stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.system.replacing import replacing
-from pytest_torchprof.testing.figures import former_structures
 from pytest_torchprof.testing.options import Keep
 
 if TYPE_CHECKING:
@@ -108,7 +107,11 @@ class Recordings:
     @cached_property
     def _former_structures(self) -> dict[tuple[str, str | None, int | None], str | None]:
         """What the measurements of the last run in the folder launched; nothing where there was none."""
-        return {} if self._options.save is None else former_structures(self._options.save)
+        if self._options.save is None:
+            return {}
+        from pytest_torchprof.testing.figures import former_structures  # noqa: PLC0415 - for these runs alone
+
+        return former_structures(self._options.save)
 
     def clear_failures(self) -> None:
         """Remove the recordings that the previous run kept, and only those.

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.history.results import results_in
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
@@ -19,7 +18,6 @@ from pytest_torchprof.report import ci
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.handed_over import ProcessResults
-from pytest_torchprof.testing.history import leave_record, run_record
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.suite import suite_problems, unneeded
 from pytest_torchprof.testing.unused import unused_entries
@@ -47,6 +45,8 @@ def finish(state: RunState, session: pytest.Session) -> None:
             _end_suite(state, session)
             state.note_problem(*state.write_baselines(), *_write_step_summary(state))
             if state.options.keeps_results:
+                from pytest_torchprof.testing.history import leave_record, run_record  # noqa: PLC0415 - for these runs alone
+
                 record = run_record(state, session)
                 state.note_problem(*_write_reports(state, record))
                 leave_record(state, record)
@@ -95,6 +95,8 @@ def _write_reports(state: RunState, record: RunRecord) -> list[str]:
     problems: list[str] = []
     if not state.options.reports:
         return problems
+    from pytest_torchprof.history.results import results_in  # noqa: PLC0415 - for these runs alone
+
     run = replace(results_in(record), rootdir=str(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
