@@ -15,10 +15,10 @@ from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.gpu_time import Gaps, joined_gaps
 from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.analysis.recaptures import recaptures
-from pytest_torchprof.analysis.step_time import STEP
 from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
 from pytest_torchprof.analysis.waits import outermost, waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.devices.range_names import STEP
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork

@@ -13,6 +13,7 @@ from msgspec.structs import fields
 
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.text.reprs import bracketed, short_name
+from pytest_torchprof.devices.range_names import LOADING_DATA, STEP
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
 from pytest_torchprof.trace.intervals import Spans
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace import Trace
 
-_LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
-STEP = "ProfilerStep#"
-"""What the names of the profiler's steps begin with."""
 
 _Ranges = tuple[list[int], list[int]]
 """Starts and ends in ns, in any order."""
@@ -90,7 +88,7 @@ def step_time(
     "other". A step ends with the last GPU operation that it launched, and begins where the one before ended. Unlike
     the plugin, no step at the end is left out.
     """
-    named, steps = _together(*_named(trace, (*_COMMUNICATING, *_LOADING_DATA))), _plugins_steps(trace, launched)
+    named, steps = _together(*_named(trace, (*_COMMUNICATING, *LOADING_DATA))), _plugins_steps(trace, launched)
     covered = intervals.outside(steps)
     reached, spent = intervals.length(covered), []
     for role_starts, role_ends in _roles(trace, communication):
@@ -227,7 +225,7 @@ def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:
     yield ran(where(kind, {MEMSET}))
     yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
     yield trace.calls.start, trace.calls.end
-    yield _together(*_named(trace, _LOADING_DATA))
+    yield _together(*_named(trace, LOADING_DATA))
 
 
 def _together(*ranges: _Ranges) -> _Ranges:

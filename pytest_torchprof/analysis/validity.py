@@ -18,6 +18,7 @@ from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
+from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.recordings import (
     CompiledBefore,
@@ -190,7 +191,7 @@ def _own_steps(trace: Trace, promised: int) -> Reason | None:
     names = [step.name for step in trace.profiler_steps if step.name is not None]
     if len(names) < promised:
         return LostSteps(len(names), promised)
-    if names != [f"ProfilerStep#{number}" for number in range(promised)]:
+    if names != [*map(step_name, range(promised))]:
         return OtherSteps(len(names), promised)
     return None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from pytest_torchprof.analysis.gpu_work import FIRST_CALL
 from pytest_torchprof.analysis.validity import at_stake
+from pytest_torchprof.devices.range_names import is_users
 from pytest_torchprof.findings.catalogue.recordings import (
     ColdRecording,
     KernelsInFlight,
@@ -201,11 +202,7 @@ def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold
     """Return how late the first operator of a user's range began, if it begins at once in the range's other runs."""
     trace = analysis.trace
     notes, least = trace.annotations, max(at[STEPS], 2)
-    often = {
-        name
-        for name, count in Counter(notes.name).items()
-        if count >= least and not trace.names[name].startswith(("ProfilerStep#", "##", "torchprof::"))
-    }
+    often = {name for name, count in Counter(notes.name).items() if count >= least and is_users(trace.names[name])}
     entered = sorted((notes.start[i], i) for i, name in enumerate(notes.name) if name in often)
     gaps: dict[str, list[int]] = defaultdict(list)
     for start, i in entered:

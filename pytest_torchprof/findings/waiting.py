@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.steps import once
+from pytest_torchprof.devices.range_names import LOADING_DATA
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
     LaunchDelay,
@@ -67,8 +68,6 @@ FIRST_US = Threshold(
 )
 FIRST_TIMES = Threshold("first_times", 10.0, "where all launches take long, it is the queue; ten medians are no queue")
 MEDIAN_US = Threshold("median_us", 50.0, "five times what a launch takes to reach an idle GPU")
-
-_LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
 def _late(work: GpuWork) -> float:
@@ -269,7 +268,7 @@ def after_waits_ns(analysis: Analysis) -> int:
 
 def loading_times(trace: Trace) -> Spans:
     """Return when data was loaded."""
-    spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
+    spans = [span for prefix in LOADING_DATA for span in trace.spans_in_steps(prefix)]
     return intervals.merged((span.start_ns, span.end_ns) for span in spans)
 
 
