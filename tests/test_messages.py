@@ -23,17 +23,7 @@ from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import articles, catalogue, collectives, commit_gaps, no_gpu, uncompiled, unreadable
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
-from pytest_torchprof.reasons.capturing import (
-    CuptiRefusal,
-    DeviceTrouble,
-    DeviceUnusable,
-    NoKernelsRecorded,
-    NotReadBack,
-    ProfilerRuns,
-    RankElsewhere,
-    RankProcess,
-    ThreadOfProfiler,
-)
+from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
@@ -42,18 +32,13 @@ from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, S
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
+from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
+from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
+from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess
+from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.reason import Reason, Verbatim
-from pytest_torchprof.reasons.recordings import (
-    Absent,
-    EarlierWork,
-    LostKernels,
-    NoOperator,
-    NumberNotRecorded,
-    SharedGraphNumbers,
-    StepsOverlap,
-    StrayGraphNumbers,
-)
+from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait

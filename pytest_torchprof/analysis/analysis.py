@@ -34,8 +34,9 @@ from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import RepeatRanOthers
 from pytest_torchprof.reasons.measuring import NothingMeasured
+from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
+from pytest_torchprof.reasons.recordings import OneRankAlone
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.trace import Trace
 

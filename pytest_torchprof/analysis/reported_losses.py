@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons.recordings import LossNoted
+from pytest_torchprof.reasons.lost_work import LossNoted
 
 if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason

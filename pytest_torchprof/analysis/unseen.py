@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.parts import operator_kernels
 from pytest_torchprof.devices.range_names import PLUGIN, STEP
-from pytest_torchprof.reasons.recordings import UnseenWork
+from pytest_torchprof.reasons.lost_work import UnseenWork
 from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:

@@ -20,33 +20,37 @@ from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.reasons.catalogue import from_plain
-from pytest_torchprof.reasons.recordings import (
-    CompiledBefore,
-    EarlierWork,
-    GpuNotRecorded,
+from pytest_torchprof.reasons.lost_work import (
     GraphWithoutKernels,
     LaunchesUntied,
     LostGraphKernels,
     LostKernels,
     LostLaunches,
-    LostSteps,
-    MadeWithoutGpu,
-    NoGpuOperations,
-    NoLaunches,
-    NoOperator,
-    NoSentinel,
-    NoSuchRange,
-    OtherSteps,
     PackageMayHaveRun,
     PackageRan,
     RanOnOtherThread,
+    UnplacedLaunches,
+    UntimedKernels,
+)
+from pytest_torchprof.reasons.names_asked import NoSuchRange
+from pytest_torchprof.reasons.own_steps import (
+    EarlierWork,
+    LostSteps,
+    NoGpuOperations,
+    NoSentinel,
+    OtherSteps,
     SawNothingOfGpu,
     SentinelLaunchedNothing,
     StepsOverlap,
     StepsOverlapOnThreads,
+)
+from pytest_torchprof.reasons.recordings import (
+    CompiledBefore,
+    GpuNotRecorded,
+    MadeWithoutGpu,
+    NoLaunches,
+    NoOperator,
     UnknownWork,
-    UnplacedLaunches,
-    UntimedKernels,
 )
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT

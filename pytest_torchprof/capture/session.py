@@ -29,7 +29,6 @@ from pytest_torchprof.reasons.capturing import (
     BuffersFull,
     CollectionSwitchedOff,
     EventsTaken,
-    GpuFailedAtStop,
     MemoryUncounted,
     NoKineto,
     NothingHeld,
@@ -43,6 +42,7 @@ from pytest_torchprof.reasons.capturing import (
 )
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.gpu_trouble import GpuFailedAtStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.analysis import Analysis  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.analysis.ranks import Job  # noqa: TC001  (the type of a field, which msgspec looks up)
-from pytest_torchprof.findings.catalogue.waiting import ExposedCommunication, OtherWorkOnRank, Straggler
+from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication, OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.finding import Finding, Need, Rule
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.findings import CollectivesUnmatched, RanksNeeded
-from pytest_torchprof.reasons.limits import ClocksLocked, KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
+from pytest_torchprof.reasons.job_limits import KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
+from pytest_torchprof.reasons.limits import ClocksLocked
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 
 if TYPE_CHECKING:

@@ -10,13 +10,15 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.reasons.adopting import InsteadOfFile, SignOfGpu
-from pytest_torchprof.reasons.capturing import RankProcess, ThreadOfProfiler
+from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import KINDS
+from pytest_torchprof.reasons.chapters import CHAPTERS
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
 from pytest_torchprof.reasons.comparing import SideName
-from pytest_torchprof.reasons.explained import CHAPTERS, EXPLAINED, Explained
+from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.no_gpu import CannotInitialize
+from pytest_torchprof.reasons.other_ranks import RankProcess
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
