@@ -32,6 +32,7 @@ from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, S
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
+from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
@@ -259,7 +260,7 @@ def test_the_page_holds_what_the_catalogue_explains():
 
 @pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])
 def test_each_reason_says_what_to_do(kind):
-    in_general = EXPLAINED.get(kind.CODE, Explained()).remedy
+    in_general = {**EXPLAINED, **ERRORS}.get(kind.CODE, Explained()).remedy
     assert kind.REMEDY or kind.ADVICE or examples(kind)[0].remedy or in_general, "it needs a REMEDY, or ADVICE"
 
 

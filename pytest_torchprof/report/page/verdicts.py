@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
-from pytest_torchprof.compare.words import show_factor
+from pytest_torchprof.compare.number_words import show_factor
 from pytest_torchprof.report.columns import TESTS, Among
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.page.document import text
