@@ -82,7 +82,7 @@ def _held_up(analysis: Analysis, share: float) -> Headline | None:
 def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
     gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
-    set_up_us = work.idle_during_us(work.setup_spans)
+    set_up_us = work.idle_during_us(work.set_up.spans)
     gaps.sort(key=_length, reverse=True)
     longest = start, end, device = gaps[0]
     once_us = None
@@ -99,7 +99,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     aside = 1 - work.busy_share - share
     waited_us = late_us(analysis, work.whole)
     loading_us, silent_us, late_once_us = (
-        late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis), work.setup_spans)
+        late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis), work.set_up.spans)
     )
     return GpuIdled(
         window_us=work.window_us,
@@ -142,13 +142,13 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
     """Whether most of a gap went into what is done only once."""
-    return intervals.length(intervals.within(intervals.span(*gap[:2]), work.setup_spans)) >= _MOST * _length(gap)
+    return intervals.length(intervals.within(intervals.span(*gap[:2]), work.set_up.spans)) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
     """Return what most of a gap beside an operation went into; None if no event says."""
     spent: dict[Meanwhile, Spans] = {
-        "set_up": analysis.gpu_work.setup_spans,
+        "set_up": analysis.gpu_work.set_up.spans,
         "recaptured": recaptures(analysis),
         "loading": loading_times(analysis.trace),
         "queued": intervals.merged((start, end) for start, end, before in launched_waits(analysis) if before == beside),

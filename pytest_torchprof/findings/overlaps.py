@@ -65,7 +65,7 @@ def _of_spans(
 
 
 def _set_up(analysis: Analysis) -> Spans:
-    return analysis.gpu_work.setup_spans
+    return analysis.gpu_work.set_up.spans
 
 
 def _first_delay(analysis: Analysis) -> Spans:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.steps import once
+from pytest_torchprof.analysis.stretches import launched_soon
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
 from pytest_torchprof.findings.events import Events
@@ -119,7 +120,7 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
     trace, work, kinds = analysis.trace, analysis.gpu_work, analysis.trace.call_kinds
     launching = set(analysis.launching.op_of)
     launches = [stretch for stretch in work.stretches if stretch.is_call and kinds[stretch.name] is CallKind.LAUNCH]
-    at_once = {stretch.member for stretch, _ in work.launched_soon(launches)}
+    at_once = {stretch.member for stretch, _ in launched_soon(work.trace, launches)}
     for stretch in work.long_stretches:
         if stretch.is_call:
             is_meant = kinds[stretch.name] in (CallKind.OTHER, CallKind.QUERY) or stretch.member in at_once
@@ -129,7 +130,7 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
         if (
             is_meant
             and trace.step_at(stretch.start) >= 0
-            and not intervals.within(intervals.span(stretch.start, stretch.end), work.setup_spans)
+            and not intervals.within(intervals.span(stretch.start, stretch.end), work.set_up.spans)
         ):
             yield stretch
 
