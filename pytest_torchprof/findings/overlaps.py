@@ -174,4 +174,4 @@ _EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Find
     "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer, "unfused-rotary": _is_rotary},
     "copy-kernels": {"layout-conversion": _are_layouts},
 }
-"""By code, which other findings may tell its cause, and when they do."""
+"""By a finding's code, the findings that may name its cause, each with the test of whether it does."""

@@ -40,7 +40,7 @@ def recaptured_from_us(analysis: Analysis) -> tuple[float, ...]:
 
 
 def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find calls that capture the same CUDA graph, although it was launched between them."""
+    """Find calls that capture the same CUDA graph again although it had been launched in between."""
     work = analysis.gpu_work
     trace, spans = analysis.trace, recaptures(analysis)
     again = intervals.within(spans, work.whole)

@@ -35,10 +35,10 @@ HELD = Threshold("share", 0.05, "a twentieth of the time is worth a look at what
 SILENT = Threshold("share", 0.1, "a tenth of the time without any event is more than the Python between operators")
 
 _MOST_OF_IT = 0.75
-"""Of the time without events, which few of its gaps may hold."""
+"""The share of the time without events that a few gaps have to hold."""
 
 _MOST_NAMED = 50
-"""How many of the longest gaps are looked at for what is around them."""
+"""How many of the longest gaps are examined for what surrounds them."""
 
 _VIEWS = frozenset(
     f"aten::{name}"
@@ -143,7 +143,7 @@ def _usual_ns(trace: Trace, *, is_call: bool, name: int) -> int:
 
 
 def _idle_us(work: GpuWork) -> float:
-    """Return how long the device that idled longest idled: no more can be gained."""
+    """Return the idle time of the device that idled longest: no more can be gained."""
     return work.window_us - min((intervals.length(busy) for busy in work.busy.values()), default=0) / 1000
 
 

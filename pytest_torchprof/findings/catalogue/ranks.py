@@ -88,7 +88,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     computing_us: float | None = None
     """How long the device computed, the most that communication can be overlapped with."""
     cpu_held_up: bool = False
-    """Whether this process seems to have been held up itself, as the others of its machine may have been."""
+    """Whether this process itself seems to have been held up, as others on its machine may have been."""
 
     @property
     def is_late(self) -> bool:
@@ -114,7 +114,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def held_up(self) -> str:
-        """What else to do where this process was held up itself."""
+        """What else to do where this process itself was held up."""
         return self._HELD_UP if self.cpu_held_up else ""
 
     @property
@@ -182,7 +182,7 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
 
     rank: int
     collectives: Mapping[str, int] | None = None
-    """Those that it has alone, and how many of each."""
+    """The ones that only this rank has, and how many of each."""
     differences: tuple[AnyRankDifference | OtherCount | OtherStepCount, ...] = ()
     against: int | None = None
     """The rank whose kernels are others."""
