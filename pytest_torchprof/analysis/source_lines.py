@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pytest_torchprof.devices.range_names import PLUGIN
 from pytest_torchprof.text import and_more, counted
 from pytest_torchprof.text.reprs import at_line, bracketed
-from pytest_torchprof.devices.range_names import PLUGIN
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
 from pytest_torchprof.trace.metadata import SourceLine

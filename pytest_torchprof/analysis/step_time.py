@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import fields
 
+from pytest_torchprof.devices.range_names import LOADING_DATA, STEP
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.text.reprs import bracketed, short_name
-from pytest_torchprof.devices.range_names import LOADING_DATA, STEP
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
 from pytest_torchprof.trace.intervals import Spans
