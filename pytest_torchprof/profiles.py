@@ -22,8 +22,9 @@ from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.names_asked import NoRangeInSteps
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import NoRangeInSteps, NothingWasRun
+from pytest_torchprof.reasons.recordings import NothingWasRun
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted

@@ -15,8 +15,10 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.reasons import adopting
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.comparing import AdoptedWithoutTimes
+from pytest_torchprof.reasons.lost_work import LossNoted
+from pytest_torchprof.reasons.names_asked import NoSuchRange
+from pytest_torchprof.reasons.own_steps import NoGpuOperations
 from pytest_torchprof.reasons.reason import Reason, Verbatim
-from pytest_torchprof.reasons.recordings import LossNoted, NoGpuOperations, NoSuchRange
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 ADOPTING = """

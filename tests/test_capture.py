@@ -25,7 +25,7 @@ from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.capture.torch_profiler import without_profiler_lines
 from pytest_torchprof.reasons.capturing import ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
-from pytest_torchprof.reasons.recordings import LossNoted
+from pytest_torchprof.reasons.lost_work import LossNoted
 
 
 def plan(**changed):

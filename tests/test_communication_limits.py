@@ -9,7 +9,7 @@ from facts import says, why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
 from pytest_torchprof.limits import check_limits, read_limits
-from pytest_torchprof.reasons.limits import (
+from pytest_torchprof.reasons.job_limits import (
     CollectiveTimesUnknown,
     CollectiveUntold,
     MessageSizesUnknown,

@@ -13,7 +13,7 @@ from cookbook_samples import BLOCKS, EXAMPLES, MUTANTS, PAGE, ROOT
 import pytest_torchprof
 from pytest_torchprof import MarkerKeywords
 from pytest_torchprof.limits import LIMITS, read_limits, settings_of
-from pytest_torchprof.testing.options import MARKER_OPTIONS
+from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="compiled code on the CPU needs a C++ compiler")
 WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()

@@ -16,6 +16,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.explained import EXPLAINED
+from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.testing.recordings import recording_name
 
 ROOT = Path(__file__).parents[1]
@@ -513,4 +514,4 @@ def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_com
     headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
     assert len(set(headings)) == len(headings)
     assert set(headings) == common | set(Code)
-    assert set(EXPLAINED) <= set(headings)
+    assert {*EXPLAINED, *ERRORS} <= set(headings)

@@ -16,7 +16,7 @@ from pytest_torchprof.limits import COMPILE, LIMITS, check_limits, read_limits, 
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.lines import BlockOver
 from pytest_torchprof.reasons.recordings import NeedsGpu
-from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
+from pytest_torchprof.testing.marker_options import _READERS, MARKER_OPTIONS
 from pytest_torchprof.text import documentation
 
 pytestmark = pytest.mark.any_torch

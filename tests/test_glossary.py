@@ -28,7 +28,8 @@ RECORDED: dict[str, str] = {
     "limits/seen.py": "said",
     "reasons/adopting.py": "found",
     "reasons/reason.py": "said",
-    "reasons/recordings.py": "found",
+    "reasons/lost_work.py": "found",
+    "reasons/own_steps.py": "found",
 }
 
 

@@ -7,7 +7,7 @@ from builder import TraceBuilder
 from facts import says
 
 from pytest_torchprof import NotMeasured, load
-from pytest_torchprof.reasons.recordings import SharedGraphNumbers, StrayGraphNumbers
+from pytest_torchprof.reasons.lost_work import SharedGraphNumbers, StrayGraphNumbers
 
 GRAPH, NODES = 3, 3
 AFTER = "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly"

@@ -14,7 +14,8 @@ from pytest_torchprof import LimitsMissed, NotMeasured, family, gemm
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare import blame, compare
-from pytest_torchprof.reasons.limits import OperatorMatchUntold, OperatorUntold, RangeNotInStep, RangeOfGraphUnknown
+from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfGraphUnknown
+from pytest_torchprof.reasons.operators_untold import OperatorMatchUntold, OperatorUntold
 
 pytestmark = pytest.mark.any_torch
 

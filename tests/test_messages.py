@@ -23,17 +23,7 @@ from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import articles, catalogue, collectives, commit_gaps, no_gpu, uncompiled, unreadable
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
-from pytest_torchprof.reasons.capturing import (
-    CuptiRefusal,
-    DeviceTrouble,
-    DeviceUnusable,
-    NoKernelsRecorded,
-    NotReadBack,
-    ProfilerRuns,
-    RankElsewhere,
-    RankProcess,
-    ThreadOfProfiler,
-)
+from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
@@ -42,18 +32,14 @@ from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, S
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
+from pytest_torchprof.reasons.explained_errors import ERRORS
+from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
+from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
+from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess
+from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.reason import Reason, Verbatim
-from pytest_torchprof.reasons.recordings import (
-    Absent,
-    EarlierWork,
-    LostKernels,
-    NoOperator,
-    NumberNotRecorded,
-    SharedGraphNumbers,
-    StepsOverlap,
-    StrayGraphNumbers,
-)
+from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
@@ -274,7 +260,7 @@ def test_the_page_holds_what_the_catalogue_explains():
 
 @pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])
 def test_each_reason_says_what_to_do(kind):
-    in_general = EXPLAINED.get(kind.CODE, Explained()).remedy
+    in_general = {**EXPLAINED, **ERRORS}.get(kind.CODE, Explained()).remedy
     assert kind.REMEDY or kind.ADVICE or examples(kind)[0].remedy or in_general, "it needs a REMEDY, or ADVICE"
 
 

@@ -15,17 +15,15 @@ from pytest_torchprof.analysis.numbers import (
     Numbers,
     StepAttributes,
 )
-from pytest_torchprof.reasons.recordings import (
-    GpuNotRecorded,
-    LostKernels,
+from pytest_torchprof.reasons.lost_work import LostKernels, UnplacedLaunches
+from pytest_torchprof.reasons.own_steps import (
     LostSteps,
-    MadeWithoutGpu,
     NoGpuOperations,
     NoSentinel,
     SawNothingOfGpu,
     SentinelLaunchedNothing,
-    UnplacedLaunches,
 )
+from pytest_torchprof.reasons.recordings import GpuNotRecorded, MadeWithoutGpu
 
 pytestmark = pytest.mark.any_torch
 

@@ -14,7 +14,7 @@ from facts import says, why_not
 from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, mark
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.limits import NothingRan, RangeNotInStep, RangeOfLaunchesUnknown
-from pytest_torchprof.reasons.recordings import NoRangeOfName
+from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.step_title import StepTitle
 
 STEP_US = 10_000

@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import NotMeasured, load
-from pytest_torchprof.reasons.recordings import LostKernels
+from pytest_torchprof.reasons.lost_work import LostKernels
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, Failure, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.seen import NumberSeen
-from pytest_torchprof.reasons.recordings import LostKernels, StepsOverlap
+from pytest_torchprof.reasons.lost_work import LostKernels
+from pytest_torchprof.reasons.own_steps import StepsOverlap
 from pytest_torchprof.reasons.timing import BudgetSpent
 from pytest_torchprof.report.account import BodyFailed, Kept, LimitsNotHeld
 from pytest_torchprof.report.result import (

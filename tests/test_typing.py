@@ -16,7 +16,7 @@ from cookbook_samples import BLOCKS
 import pytest_torchprof
 from pytest_torchprof import Limits, MarkerKeywords
 from pytest_torchprof.limits import LIMITS, settings_of
-from pytest_torchprof.testing.options import MARKER_OPTIONS
+from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.text.documentation import articles
 
 pytestmark = pytest.mark.any_torch

@@ -10,20 +10,9 @@ from facts import says, why_not, why_unreadable
 from pytest_torchprof import NotMeasured, capture, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.recordings import (
-    Absent,
-    EarlierWork,
-    LossNoted,
-    LostGraphKernels,
-    LostKernels,
-    NoLaunches,
-    NumberNotRecorded,
-    OtherSteps,
-    StepsOverlap,
-    StepsOverlapOnThreads,
-    UnknownWork,
-    UntimedKernels,
-)
+from pytest_torchprof.reasons.lost_work import LossNoted, LostGraphKernels, LostKernels, UntimedKernels
+from pytest_torchprof.reasons.own_steps import EarlierWork, OtherSteps, StepsOverlap, StepsOverlapOnThreads
+from pytest_torchprof.reasons.recordings import Absent, NoLaunches, NumberNotRecorded, UnknownWork
 from pytest_torchprof.reasons.unreadable import WrongEntry
 
 

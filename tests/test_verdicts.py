@@ -9,8 +9,8 @@ from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import WhyLine, WorkRow
 from pytest_torchprof.limits.seen import CountSeen, InWords
 from pytest_torchprof.reasons.composed import OfRank, Several
+from pytest_torchprof.reasons.lost_work import LostKernels
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.reasons.recordings import LostKernels
 
 pytestmark = pytest.mark.any_torch
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.compare.comparison import _NOUNS as OF_BASELINES
-from pytest_torchprof.compare.words import _NOUNS as OF_DIFFERENCES
+from pytest_torchprof.compare.family_words import _NOUNS as OF_DIFFERENCES
 from pytest_torchprof.kernels.patterns import _NOUNS as OF_HINTS
 from pytest_torchprof.text import counted, numbered, plural
 

@@ -24,6 +24,7 @@ from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.analysis.user_ranges import instead_of
+from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
@@ -33,8 +34,9 @@ from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import RepeatRanOthers
 from pytest_torchprof.reasons.measuring import NothingMeasured
+from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
+from pytest_torchprof.reasons.recordings import OneRankAlone
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.trace import Trace
 
@@ -191,7 +193,7 @@ class Analysis(HasViews, AllAttributes):
     def title_of(self, step: StepProfile) -> StepTitle:
         """Return the name of a step for people."""
         number = next(i for i, other in enumerate(self.steps, 1) if other is step)
-        own = step.name in (None, f"ProfilerStep#{number - 1}")
+        own = step.name in (None, step_name(number - 1))
         return StepTitle(step=number, steps=len(self.steps), name=None if own else step.name)
 
     @property

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from functools import cached_property
 from operator import lt, sub
@@ -15,8 +14,9 @@ from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.cpu_blocks import CpuBlocks, cpu_blocks
 from pytest_torchprof.analysis.gpu_time import Gaps, joined_gaps
 from pytest_torchprof.analysis.kernel_work import KernelVariants
-from pytest_torchprof.analysis.recaptures import recaptures
-from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
+from pytest_torchprof.analysis.recaptures import GraphCaptures
+from pytest_torchprof.analysis.set_up import SetUp
+from pytest_torchprof.analysis.stretches import long_stretches
 from pytest_torchprof.analysis.waits import outermost, waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.text import parse
@@ -25,31 +25,18 @@ from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 from pytest_torchprof.trace.intervals import Spans
-from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.gpu_time import Idle
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.analysis.parts import Part
+    from pytest_torchprof.analysis.stretches import Stretch
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.columns import Calls, Ranges, Timed
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
-_LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
-_SETUP = re.compile(
-    r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
-)
-_CAPTURE = "graph capture"
-_CAPTURING = "call that captures a graph"
-_LOADS = " that loads code"
-FIRST_CALL = "first "
-"""What the name of a first call begins with in `GpuWork.setup`."""
-_ALLOCATING = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::empty_permuted"})
-_KINDS_OF_FIRST_CALLS = frozenset({CallKind.OTHER, CallKind.QUERY, CallKind.FILL})
-"""What neither launches nor waits nor copies: where such a call takes long, it is the driver that does something."""
 
 
 class Group(NamedTuple):
@@ -314,94 +301,21 @@ class GpuWork:
         return intervals.of(self.trace.overheads, self.profilers_own_events)
 
     @cached_property
-    def setup(self) -> dict[str, Spans]:
-        """Inside the steps, what is done once: by its name, when. Code is loaded, memory allocated, graphs recorded."""
-        trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
-        names = {i for i, name in enumerate(trace.names) if name in _LOADING_CODE or _SETUP.match(name)}
-        ranges_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for part in (own, calls):
-            for i in where(part.name, names):
-                ranges_of[trace.names[part.name[i]]].append((part.start[i], part.end[i]))
-        for stretch in self._loading_launches():
-            ranges_of[f"{trace.names[stretch.name]}{_LOADS}"].append((stretch.start, stretch.end))
-        for stretch in self.first_calls:
-            ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
-        ranges_of[_CAPTURING] += self.first_captures
-        ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
-        once = intervals.without(self.whole, self.recapturing_calls)
-        inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
-        kept = {
-            name: intervals.chosen(ranges, [trace.step_at(start) >= 0 for start in ranges.starts])
-            for name, ranges in inside.items()
-        }
-        return {name: ranges for name, ranges in kept.items() if ranges}
+    def graph_captures(self) -> GraphCaptures:
+        """The calls in which CUDA graphs were captured."""
+        return GraphCaptures(trace=self.trace, outermost=self.outermost)
 
     @cached_property
-    def setup_calls(self) -> list[int]:
-        """The calls among what is done once; of a graph's capture the one that begins it."""
-        return self._done_once(self.trace.calls)
-
-    @cached_property
-    def setup_ops(self) -> list[int]:
-        """The operators among it: first ones that took long, and those that captured a graph."""
-        ops, again = self.trace.ops, set(self.recapturing_ops)
-        step_at = self.trace.step_at
-        first = {stretch.member for stretch in self.first_calls if not stretch.is_call and step_at(stretch.start) >= 0}
-        captured = (i for i in self.capturing_ops if i not in again and step_at(ops.start[i]) >= 0)
-        return sorted(first.union(captured))
-
-    @cached_property
-    def setup_overheads(self) -> list[int]:
-        """What the driver does for itself among it."""
-        return self._done_once(self.trace.overheads)
-
-    def _done_once(self, part: Calls | Ranges) -> list[int]:
-        names = self.trace.names
-        captured = {start for start, _ in self.setup.get(_CAPTURE, ())}
-        several: dict[str, list[Spans]] = defaultdict(list)
-        for name, ranges in self.setup.items():
-            several[name.removesuffix(_LOADS).removeprefix(FIRST_CALL)].append(ranges)
-        of_name = {name: intervals.union_of(each) for name, each in several.items()}
-        indices = {i for i, name in enumerate(names) if name in of_name}
-        named = (i for i in where(part.name, indices) if _covers(of_name[names[part.name[i]]], part.start[i]))
-        return sorted({*named, *(i for i, start in enumerate(part.start) if start in captured)})
-
-    @cached_property
-    def capturing_ops(self) -> list[int]:
-        """The outermost operators in which a CUDA graph was captured, in order."""
-        ops = self.trace.ops
-        captured = [(start, end) for _, start, end in captures(self.trace.calls, self.trace.call_kinds).ranges()]
-        if not captured:
-            return []
-        holding = (
-            i for i in self.outermost if any(ops.start[i] <= start and end <= ops.end[i] for start, end in captured)
+    def set_up(self) -> SetUp:
+        """What is done once, inside the steps."""
+        return SetUp(
+            trace=self.trace,
+            launching=self.launching,
+            window=self.whole,
+            captures=self.graph_captures,
+            stretches=self.stretches,
+            profilers_own=self.profilers_own,
         )
-        return sorted(holding, key=ops.start.__getitem__)
-
-    @cached_property
-    def capturing_calls(self) -> Spans:
-        """When they ran: such a call warms up and compiles too."""
-        return self._spans_of(self.capturing_ops)
-
-    @cached_property
-    def recapturing_ops(self) -> list[int]:
-        """Those of them that captured, in a step, what others captured too: no cold start."""
-        step_at, start = self.trace.step_at, self.trace.ops.start
-        return [i for i in recaptures(self.trace, self.capturing_ops) if step_at(start[i]) >= 0]
-
-    @cached_property
-    def recapturing_calls(self) -> Spans:
-        """When these ran."""
-        return self._spans_of(self.recapturing_ops)
-
-    @cached_property
-    def first_captures(self) -> Spans:
-        """When those ran that captured something new."""
-        again = set(self.recapturing_ops)
-        return self._spans_of(i for i in self.capturing_ops if i not in again)
-
-    def _spans_of(self, operators: Iterable[int]) -> Spans:
-        return intervals.of(self.trace.ops, list(operators))
 
     @cached_property
     def stretches(self) -> list[Stretch]:
@@ -414,73 +328,6 @@ class GpuWork:
     def long_stretches(self) -> list[Stretch]:
         """Where a thread stayed in one call or operator for a millisecond or more."""
         return long_stretches(self.trace)
-
-    def _loading_launches(self) -> Iterator[Stretch]:
-        """Yield the launches that take long and are the first of their kernel: they load its code."""
-        launches = set(self.trace.links.launches)
-        long = [stretch for stretch in self.stretches if stretch.is_call and stretch.member in launches]
-        for stretch, kernel in self.launched_soon(long):
-            if self.is_first_of_its_name(kernel):
-                yield stretch
-
-    def launched_soon(self, launches: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
-        """Return those of the launches whose kernel started soon, with the kernel.
-
-        Behind a full queue a launch takes long too; there its kernel has to wait.
-        """
-        if not launches:
-            return []
-        call_of, start = self.trace.links.call_of, self.trace.gpu.start
-        launched = {call_of[i]: i for i in reversed(where(call_of, {stretch.member for stretch in launches}))}
-        pairs = [(stretch, launched[stretch.member]) for stretch in launches if stretch.member in launched]
-        return [(stretch, kernel) for stretch, kernel in pairs if start[kernel] - stretch.end < LONG_NS]
-
-    def is_first_of_its_name(self, kernel: int) -> bool:
-        """Return whether no kernel of that name ran before in the recording."""
-        return _is_first(self.trace.gpu, kernel)
-
-    @cached_property
-    def first_calls(self) -> list[Stretch]:
-        """What takes long when it is first done: a call to the driver, an allocation, an operator that launches.
-
-        Memory is mapped then, handles of libraries are made, code is loaded. For each kernel that an operator is the
-        first to launch, it is called for the first time.
-        """
-        return list(self._first_calls())
-
-    def _first_calls(self) -> Iterator[Stretch]:
-        trace, kinds = self.trace, self.trace.call_kinds
-        launching = self._kernels_of({stretch.member for stretch in self.stretches if not stretch.is_call})
-        explained = intervals.union_of([self.profilers_own, self.capturing_calls])
-        for stretch in self.stretches:
-            columns = trace.calls if stretch.is_call else trace.ops
-            if stretch.is_call:
-                is_meant = kinds[stretch.name] in _KINDS_OF_FIRST_CALLS and not _SETUP.match(trace.names[stretch.name])
-            else:
-                is_meant = trace.names[stretch.name] in _ALLOCATING or stretch.member in launching
-            if not is_meant or intervals.within(intervals.span(stretch.start, stretch.end), explained):
-                continue
-            kernels = () if stretch.is_call else launching.get(stretch.member, ())
-            if _is_first(columns, stretch.member) or any(map(self.is_first_of_its_name, kernels)):
-                yield stretch
-
-    def _kernels_of(self, ops: set[int]) -> dict[int, list[int]]:
-        """Return by operator, of these, the kernels, copies and fills that it launched itself."""
-        launched: dict[int, list[int]] = defaultdict(list)
-        op_of = self.launching.op_of
-        for i in where(op_of, ops):
-            launched[op_of[i]].append(i)
-        return launched
-
-    @cached_property
-    def setup_us(self) -> float:
-        """How long that took."""
-        return intervals.length(self.setup_spans) / 1000
-
-    @cached_property
-    def setup_spans(self) -> Spans:
-        """When something of that was done."""
-        return intervals.union_of(self.setup.values())
 
     def worked_ns(self, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
         """Return how long a device, the busiest one, ran something between each start and the end beside it."""
@@ -585,17 +432,3 @@ class GpuWork:
                 if call >= 0 and calls.name[call] not in graphs:
                     together[step, calls.thread[call]].append(i)
         return [sorted(ops, key=launched.__getitem__) for ops in together.values()]
-
-
-def _is_first(columns: Timed, member: int) -> bool:
-    """Return whether no other event of that name began before."""
-    name, start = columns.name[member], columns.start[member]
-    # Most files are in order, where the first of the name tells.
-    if columns.start[columns.name.index(name)] < start:
-        return False
-    return start == min(map(columns.start.__getitem__, where(columns.name, {name})))
-
-
-def _covers(spans: Spans, instant: int) -> bool:
-    index = bisect_right(spans.starts, instant) - 1
-    return index >= 0 and instant <= spans.ends[index]

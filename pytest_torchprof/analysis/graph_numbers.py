@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.reasons.recordings import SharedGraphNumbers, StrayGraphNumbers
+from pytest_torchprof.reasons.lost_work import SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import where
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons.recordings import LaunchedOutsideSteps
+from pytest_torchprof.reasons.lost_work import LaunchedOutsideSteps
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:

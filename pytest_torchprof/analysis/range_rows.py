@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.annotated_ranges import without_annotation
 from pytest_torchprof.analysis.call_times import times_by_key
 from pytest_torchprof.analysis.ranges import waiting_threads
 from pytest_torchprof.analysis.source_lines import MODULE
+from pytest_torchprof.devices.range_names import STEP
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
 from pytest_torchprof.trace.graph_annotations import WITHOUT
 from pytest_torchprof.trace.links import Nesting
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.graph_annotations import Annotation
 
-STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
+EACH_STEP = "ProfilerStep*"
 """The steps' own annotations are one row, called as in the profiler's table."""
 
 

@@ -15,7 +15,7 @@ from pytest_torchprof.analysis.numbers import middle
 from pytest_torchprof.reasons.collectives import Gap, RankDifference
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatched, FewCollectives, MayCommunicate
-from pytest_torchprof.reasons.limits import CollectivesDiffer
+from pytest_torchprof.reasons.job_limits import CollectivesDiffer
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.reasons.recordings import NoRecordingOfRank
 

@@ -1,17 +1,22 @@
-"""Which calls captured a CUDA graph that was there already."""
+"""Which operators captured CUDA graphs, and which of them captured one that was there already."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.intervals import Spans
 
 _COLDER: Final = 1.5
 """How many times as long as later ones a first capture takes that compiles and loads code as well."""
@@ -20,7 +25,53 @@ Graph = tuple[tuple[int, float], ...]
 """The kernels of a graph by their name and the blocks per SM, which follow from the size of what they work on."""
 
 
-def recaptures(trace: Trace, capturing: Sequence[int]) -> list[int]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GraphCaptures:
+    """The operators in which CUDA graphs were captured, by their index; each view is made when it is asked for."""
+
+    trace: Trace
+    outermost: Sequence[int]
+    """The operators that no other one holds."""
+
+    @cached_property
+    def ops(self) -> list[int]:
+        """All of them, in order."""
+        ops = self.trace.ops
+        captured = [(start, end) for _, start, end in captures(self.trace.calls, self.trace.call_kinds).ranges()]
+        if not captured:
+            return []
+        holding = (
+            i for i in self.outermost if any(ops.start[i] <= start and end <= ops.end[i] for start, end in captured)
+        )
+        return sorted(holding, key=ops.start.__getitem__)
+
+    @cached_property
+    def calls(self) -> Spans:
+        """When they ran: such a call warms up and compiles too."""
+        return self._spans_of(self.ops)
+
+    @cached_property
+    def repeated_ops(self) -> list[int]:
+        """Those that captured, in a step, what others captured too: no cold start."""
+        step_at, start = self.trace.step_at, self.trace.ops.start
+        return [i for i in _recaptures(self.trace, self.ops) if step_at(start[i]) >= 0]
+
+    @cached_property
+    def repeated_calls(self) -> Spans:
+        """When these ran."""
+        return self._spans_of(self.repeated_ops)
+
+    @cached_property
+    def new_calls(self) -> Spans:
+        """When those ran that captured something new."""
+        again = set(self.repeated_ops)
+        return self._spans_of(i for i in self.ops if i not in again)
+
+    def _spans_of(self, operators: Iterable[int]) -> Spans:
+        return intervals.of(self.trace.ops, list(operators))
+
+
+def _recaptures(trace: Trace, capturing: Sequence[int]) -> list[int]:
     """Return those of the operators that captured a graph which captured the same one as another did, in their order.
 
     ``capturing``: operators that hold a capture, in the order of their start. The same are graphs of the same operators

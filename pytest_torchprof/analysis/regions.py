@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from pytest_torchprof.devices.range_names import PLUGIN
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.trace import Span, Trace
 
-PACKAGE = "torchprof::aotinductor"
+PACKAGE = f"{PLUGIN}aotinductor"
 """The range that a measurement puts around each call of a package of AOTInductor's, whose kernels leave none."""
 PACKAGES = (PACKAGE, "AOTIModelContainerRunner::")
 """With what such ranges begin: ours, and torch's own (2.15 has them, 2.14 has not)."""

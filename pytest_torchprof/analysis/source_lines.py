@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pytest_torchprof.devices.range_names import PLUGIN
 from pytest_torchprof.text import and_more, counted
 from pytest_torchprof.text.reprs import at_line, bracketed
 from pytest_torchprof.trace.columns import ABSENT
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 MARK = "[line] "
 """The beginning of a mark's name in a recording, among the frames; then a frame's name, a comma and the modules."""
-EXPORTED_MARK = "torchprof::line "
+EXPORTED_MARK = f"{PLUGIN}line "
 """How a mark begins in what torch exports, as an operator's name: longer by as much as the category is shorter."""
 MODULE = "nn.Module: "
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import fields
 
+from pytest_torchprof.devices.range_names import LOADING_DATA
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace import intervals
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.cpu_blocks import CpuBlocks
     from pytest_torchprof.trace import Trace
 
-_LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
 
 _Ranges = tuple[list[int], list[int]]
@@ -88,7 +88,7 @@ def step_time(
     "other". A step ends with the last GPU operation that it launched, and begins where the one before ended. Unlike
     the plugin, no step at the end is left out.
     """
-    named, steps = _together(*_named(trace, (*_COMMUNICATING, *_LOADING_DATA))), _plugins_steps(trace, launched)
+    named, steps = _together(*_named(trace, (*_COMMUNICATING, *LOADING_DATA))), _plugins_steps(trace, launched)
     covered = intervals.outside(steps)
     reached, spent = intervals.length(covered), []
     for role_starts, role_ends in _roles(trace, communication):
@@ -204,7 +204,7 @@ def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:
     yield ran(where(kind, {MEMSET}))
     yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
     yield trace.calls.start, trace.calls.end
-    yield _together(*_named(trace, _LOADING_DATA))
+    yield _together(*_named(trace, LOADING_DATA))
 
 
 def _together(*ranges: _Ranges) -> _Ranges:

@@ -8,8 +8,11 @@ from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Calls, Ranges
 
@@ -65,3 +68,16 @@ def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]
     for i in compress(range(len(around)), map(holders.__contains__, around)):
         inside[around[i]].append((calls.start[i], calls.end[i]))
     return inside
+
+
+def launched_soon(trace: Trace, launches: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
+    """Return those of the launches whose kernel started soon, with the kernel.
+
+    Behind a full queue a launch takes long too; there its kernel has to wait.
+    """
+    if not launches:
+        return []
+    call_of, start = trace.links.call_of, trace.gpu.start
+    launched = {call_of[i]: i for i in reversed(where(call_of, {stretch.member for stretch in launches}))}
+    pairs = [(stretch, launched[stretch.member]) for stretch in launches if stretch.member in launched]
+    return [(stretch, kernel) for stretch, kernel in pairs if start[kernel] - stretch.end < LONG_NS]

@@ -8,7 +8,8 @@ from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.parts import operator_kernels
-from pytest_torchprof.reasons.recordings import UnseenWork
+from pytest_torchprof.devices.range_names import PLUGIN, STEP
+from pytest_torchprof.reasons.lost_work import UnseenWork
 from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _STEPS = 2
 # Ranges that hold Python of torch's or of the user's: hooks, guards, an optimizer's loop, whatever somebody marked.
 _OF_PYTHON = re.compile(
     r"autograd::engine::evaluate_function: .*|Optimizer\..*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*"
-    r"|FSDP::.*|RegisterPostBackwardFunctionBackward|ProfilerStep#.*|.* \(dynamo_timed\)|torchprof::.*"
-    r"|PythonDispatchMode|PythonSubclass",
+    r"|FSDP::.*|RegisterPostBackwardFunctionBackward|.* \(dynamo_timed\)"
+    rf"|PythonDispatchMode|PythonSubclass|{STEP}.*|{PLUGIN}.*",
     re.DOTALL,
 )
 _NODE = re.compile(r"\w+Backward\d*|torch::autograd::CppNode<.*", re.DOTALL)

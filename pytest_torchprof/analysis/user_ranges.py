@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.annotated_ranges import annotated_ranges
+from pytest_torchprof.devices.range_names import is_users
 from pytest_torchprof.text import near, printable_line
 from pytest_torchprof.trace.graph_annotations import is_of_graphs
 
 if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
-_OTHERS = ("ProfilerStep#", "torchprof::", "## ", "nccl:", "gloo:", "mpi:", "ucc:")
-"""How ranges begin that the profiler, this plugin, the compiler and backends of torch.distributed make."""
-
 
 def user_ranges(trace: Trace) -> list[str]:
     """Return the names of the user's ranges, in order."""
     names = (trace.names[index] for index in set(trace.annotations.name))
-    return sorted([*(name for name in names if not name.startswith(_OTHERS)), *annotated_ranges(trace)])
+    return sorted([*filter(is_users, names), *annotated_ranges(trace)])
 
 
 def instead_of(trace: Trace, name: str) -> tuple[str | None, tuple[str, ...]]:

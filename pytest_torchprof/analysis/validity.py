@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
@@ -13,39 +14,44 @@ from pytest_torchprof.analysis.cut_replays import cut_replays
 from pytest_torchprof.analysis.graph_numbers import wrong_numbers
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
-from pytest_torchprof.analysis.reported_losses import reported_loss
 from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
+from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.reasons.catalogue import from_plain
-from pytest_torchprof.reasons.recordings import (
-    CompiledBefore,
-    EarlierWork,
-    GpuNotRecorded,
+from pytest_torchprof.reasons.lost_work import (
     GraphWithoutKernels,
     LaunchesUntied,
+    LossNoted,
     LostGraphKernels,
     LostKernels,
     LostLaunches,
-    LostSteps,
-    MadeWithoutGpu,
-    NoGpuOperations,
-    NoLaunches,
-    NoOperator,
-    NoSentinel,
-    NoSuchRange,
-    OtherSteps,
     PackageMayHaveRun,
     PackageRan,
     RanOnOtherThread,
+    UnplacedLaunches,
+    UntimedKernels,
+)
+from pytest_torchprof.reasons.names_asked import NoSuchRange
+from pytest_torchprof.reasons.own_steps import (
+    EarlierWork,
+    LostSteps,
+    NoGpuOperations,
+    NoSentinel,
+    OtherSteps,
     SawNothingOfGpu,
     SentinelLaunchedNothing,
     StepsOverlap,
     StepsOverlapOnThreads,
+)
+from pytest_torchprof.reasons.recordings import (
+    CompiledBefore,
+    GpuNotRecorded,
+    MadeWithoutGpu,
+    NoLaunches,
+    NoOperator,
     UnknownWork,
-    UnplacedLaunches,
-    UntimedKernels,
 )
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT
@@ -60,12 +66,19 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.metadata import CompileEvidence, Metadata
 
 _CUT_NS = 2000
+_LOGS = ("ERROR", "WARNING", "INFO")
+# libkineto/src: CuptiActivityApi.cpp, RoctracerLogger.cpp, CuptiActivityProfiler.cpp ("Record counts").
+_LOSS = re.compile(r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1")
 
 
 def doubt_of(trace: Trace) -> Reason | None:
     """Return why the recording's numbers cannot be believed; None if they can."""
     return (
-        _why_no_ranges(trace) or reported_loss(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
+        _why_no_ranges(trace)
+        or _reported_loss(trace)
+        or _unknown_work(trace)
+        or wrong_numbers(trace)
+        or _why_not(trace)
     )
 
 
@@ -190,7 +203,7 @@ def _own_steps(trace: Trace, promised: int) -> Reason | None:
     names = [step.name for step in trace.profiler_steps if step.name is not None]
     if len(names) < promised:
         return LostSteps(len(names), promised)
-    if names != [f"ProfilerStep#{number}" for number in range(promised)]:
+    if names != [*map(step_name, range(promised))]:
         return OtherSteps(len(names), promised)
     return None
 
@@ -322,4 +335,14 @@ def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> Reason |
     for graph in evidence.fx_graphs:
         if graph.unprofiled and (any_may or graph.hash in ran):
             return CompiledBefore(graph.code_path or str(graph.hash))
+    return None
+
+
+def _reported_loss(trace: Trace) -> Reason | None:
+    """Return why the recording is not whole by its own words; None where it says nothing of that."""
+    for log in _LOGS:
+        lines = trace.header.get(log)
+        for line in lines if isinstance(lines, list) else ():
+            if match := _LOSS.search(str(line)):
+                return LossNoted(match[0])
     return None

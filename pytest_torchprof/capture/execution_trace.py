@@ -17,12 +17,13 @@ from pytest_torchprof.analysis.compilation import FX_GRAPH
 from pytest_torchprof.analysis.launches import REGIONS
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
+from pytest_torchprof.devices.range_names import PLUGIN
 from pytest_torchprof.trace.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_MARK = "torchprof::captured "
+_MARK = f"{PLUGIN}captured "
 _DISPATCH = "PythonDispatchMode"
 # The compiler says in which ranges compiled code runs; that is not repeated for each replay.
 _NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, FX_GRAPH, *REGIONS)

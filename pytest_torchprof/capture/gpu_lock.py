@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons.capturing import GpuInUse, LockUnopened
 from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.reasons.gpu_trouble import GpuInUse, LockUnopened
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:

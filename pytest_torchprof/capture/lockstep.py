@@ -20,7 +20,10 @@ from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.capture.torch_store import connect, meeting_point
-from pytest_torchprof.reasons.capturing import (
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.reasons.other_ranks import (
     EndedItsRun,
     EndedWithoutMeasuring,
     NothingHeardOfRank,
@@ -30,9 +33,6 @@ from pytest_torchprof.reasons.capturing import (
     RanksUnreachable,
     RankTooLate,
 )
-from pytest_torchprof.reasons.catalogue import from_plain
-from pytest_torchprof.reasons.composed import OfRank
-from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons.capturing import (
-    CaptureFailed,
+from pytest_torchprof.reasons.capturing import CaptureFailed, Forked
+from pytest_torchprof.reasons.gpu_trouble import (
     CuptiRefusal,
     DeviceTrouble,
     DeviceUnusable,
     EarlierGpuError,
     FabricNotReady,
-    Forked,
     NoKernelsRecorded,
 )
 from pytest_torchprof.reasons.no_gpu import (

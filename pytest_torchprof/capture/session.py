@@ -24,11 +24,11 @@ from pytest_torchprof.capture.sentinel import launch_sentinel
 from pytest_torchprof.capture.torch_lists import tensor_lists
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.reasons.capturing import (
     BuffersFull,
     CollectionSwitchedOff,
     EventsTaken,
-    GpuFailedAtStop,
     MemoryUncounted,
     NoKineto,
     NothingHeld,
@@ -42,6 +42,7 @@ from pytest_torchprof.reasons.capturing import (
 )
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.gpu_trouble import GpuFailedAtStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,7 +175,7 @@ class Session:
                 self._peaks.look(self.devices)
             live_device(self._device).mark_boundary()
         began_under = len(self._starts)
-        marked = record_function(f"ProfilerStep#{index}")
+        marked = record_function(step_name(index))
         marked.__enter__()  # type: ignore[no-untyped-call]
         began_ns = time.thread_time_ns()
         try:

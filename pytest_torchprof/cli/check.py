@@ -158,7 +158,7 @@ def write_json(
 
 
 def _write_verdicts(verdicts: Iterable[Verdict], most: int) -> None:
-    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+    from pytest_torchprof.limits.limit_line import limit_line  # noqa: PLC0415
     from pytest_torchprof.text import and_more, broken, cut, printable_line  # noqa: PLC0415
     from pytest_torchprof.text.tables import screen_columns  # noqa: PLC0415
 

@@ -390,7 +390,7 @@ class _Examples:
     def see(self, record: FileRecord) -> None:
         """Note a file that is to be named."""
         from pytest_torchprof.limits import MISSED as LIMIT_MISSED  # noqa: PLC0415
-        from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+        from pytest_torchprof.limits.limit_line import limit_line  # noqa: PLC0415
         from pytest_torchprof.report.outcome import Outcome  # noqa: PLC0415
 
         result = record.result
@@ -448,7 +448,7 @@ def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iter
 def _job_lines(job: JobRecord) -> Iterator[str]:
     """Yield why a job is not judged, the limits that do not hold, and what its ranks show together."""
     from pytest_torchprof.limits import HOLDS as LIMIT_HOLDS  # noqa: PLC0415
-    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+    from pytest_torchprof.limits.limit_line import limit_line  # noqa: PLC0415
 
     if job.reason is not None and not job.limits:
         yield str(job.reason)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Final, get_args
-
-import msgspec
+from typing import TYPE_CHECKING, Final, get_args
 
 from pytest_torchprof.against import bisect
 from pytest_torchprof.analysis.efficiency import Efficiency
@@ -18,6 +16,21 @@ from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form, step_form
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
+from pytest_torchprof.cli.schema_parts import (
+    ANY,
+    BOOL,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Schema,
+    every,
+    fields,
+    listed,
+    mapped,
+    nullable,
+    of_type,
+    root,
+)
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.change import Change
 from pytest_torchprof.compare.time_comparison import TimeComparison
@@ -37,88 +50,11 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.cli import Parser
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-Schema = dict[str, Any]
-TEXT, WHOLE, NUMBER, BOOL = ({"type": name} for name in ("string", "integer", "number", "boolean"))
-ANY: Schema = {}
-
-
-def nullable(schema: Schema) -> Schema:
-    """Return the schema of a value that may be null."""
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def listed(schema: Schema) -> Schema:
-    """Return the schema of a list."""
-    return {"type": "array", "items": schema}
-
-
-def mapped(schema: Schema) -> Schema:
-    """Return the schema of an object with any keys."""
-    return {"type": "object", "additionalProperties": schema}
-
-
-def fields(schemas: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema of an object with these fields; all of ``schemas`` are required."""
-    return {"type": "object", "properties": {**schemas, **(optional or {})}, "required": list(schemas)}
-
-
-def every(names: str, schema: Schema) -> dict[str, Schema]:
-    """Return fields of these names, all with the same schema."""
-    return dict.fromkeys(names.split(), schema)
-
-
-def of_type(kind: type, *, whole: bool = True) -> Schema:
-    """Return the schema of one of our types; ``whole``: as it is printed, with every field."""
-    schema = msgspec.json.schema(kind)
-    defs = schema.pop("$defs")
-    if "Verdict" in defs:
-        defs["Verdict"] = _verdict(defs["Verdict"]["properties"])
-    resolved: Schema = _resolved(schema, defs, whole)
-    return resolved
-
-
-def _verdict(facts: dict[str, Schema]) -> Schema:
-    """Return the schema of a limit's verdict with its texts."""
-    words = {**every("name message", TEXT), "measured": {"type": ["number", "string", "null"]}, "details": listed(TEXT)}
-    words |= every("code remedy", nullable(TEXT))
-    return fields({**facts, **words})
-
 
 def _efficiency() -> Schema:
     """Return the schema of an efficiency as it is printed, with a reason in words."""
     facts = of_type(Efficiency)["properties"]
     return fields({**facts, "throughput": fields({**facts["throughput"]["properties"], "why_not": nullable(TEXT)})})
-
-
-def tagged(tag: str) -> Schema:
-    """Return the schema of an object whose field ``tag`` names its kind, on which its other fields depend."""
-    return {"type": "object", "required": [tag], "additionalProperties": True}
-
-
-def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
-    if isinstance(schema, list):
-        return [_resolved(item, defs, whole) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "discriminator" in schema:  # Each kind has other fields.
-        return tagged(schema["discriminator"]["propertyName"])
-    if "$ref" in schema:
-        return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole)
-    schema = {name: value for name, value in schema.items() if name not in ("title", "default")}
-    resolved = {name: _resolved(value, defs, whole) for name, value in schema.items() if name != "properties"}
-    if "properties" in schema:
-        resolved["properties"] = {name: _resolved(value, defs, whole) for name, value in schema["properties"].items()}
-        resolved.pop("additionalProperties", None)
-        if whole:
-            resolved["required"] = list(resolved["properties"])
-    return resolved
-
-
-def root(title: str, version: int, schema: Schema) -> Schema:
-    """Return a schema with its draft, its title, and the version of the format that it describes."""
-    return {"$schema": DRAFT, "title": f"{title}, schema {version}", **schema}
 
 
 AMOUNT = {"amount": nullable({"type": "number", "minimum": 0})}

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.compare import words
+from pytest_torchprof.compare import family_words, words
 from pytest_torchprof.compare.change import (
     AMBIGUOUS,
     BETTER,
@@ -141,7 +141,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def exchange(self) -> str | None:
         """The kernels that came and went, by family, in words; None for none or only a few."""
-        return words.exchange_words(self.exchanged if self.cost is None else self.cost.families)
+        return family_words.exchange_words(self.exchanged if self.cost is None else self.cost.families)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -171,7 +171,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
         if clocks := self._clock_words:
             yield DifferenceLine(f"  {clocks}")
         if self.exchange:
-            yield DifferenceLine(f"  {words.exchange_line(self.exchanged) or f'what came and went: {self.exchange}'}")
+            line = family_words.exchange_line(self.exchanged) or f"what came and went: {self.exchange}"
+            yield DifferenceLine(f"  {line}")
         blocks = self._kernel_blocks()
         shown = blocks if every else blocks[:_FEW]
         yield from (line for block in shown for line in block)
@@ -195,7 +196,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     def varied(self) -> tuple[str, ...]:
         """Return lines about changes that vary from run to run and gate nothing: numbers, and the use of the time."""
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
-        families = words.family_words(self.families)
+        families = family_words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
         return (f"  for information, not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
 
@@ -235,12 +236,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
             for change in alike:
                 if change.kind == "renamed" and self.environment is not None:
                     (was,), (now,) = change.before, change.after
-                    renames[words.kind_of(now), words.rename_words(was, now)] += change.times
+                    renames[family_words.kind_of(now), words.rename_words(was, now)] += change.times
                 else:
                     blocks.append(_block(change, alike))
         all_renamed = not blocks
         for (kind, how), times in renames.items():
-            blocks.append([DifferenceLine(f"  ~ {words.number_of(kind, times)} renamed: {how}", "changed")])
+            blocks.append([DifferenceLine(f"  ~ {family_words.number_of(kind, times)} renamed: {how}", "changed")])
         if renames and all_renamed:
             blocks.append([DifferenceLine("    apart from names the kernels are the same")])
         return blocks

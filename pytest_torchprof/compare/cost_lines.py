@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.change import WORTH_A_LINE
+from pytest_torchprof.compare.cost_words import explain_cost, label_shift, mean_ratio
 from pytest_torchprof.compare.number_changes import (
     GPU_TIME,
     follows_gpu_time,
@@ -13,7 +14,7 @@ from pytest_torchprof.compare.number_changes import (
     ratio_moved,
     ratio_of,
 )
-from pytest_torchprof.compare.words import explain_cost, label_shift, mean_ratio, number_words, show_factor
+from pytest_torchprof.compare.number_words import number_words, show_factor
 from pytest_torchprof.text import cut_inside, first_of, printable, show_us, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 

@@ -10,11 +10,11 @@ from pytest_torchprof.compare.change import Change, OtherEnvironment
 from pytest_torchprof.compare.comparison import Comparison, verdict_of
 from pytest_torchprof.compare.cost import cost_of, exchanged
 from pytest_torchprof.compare.difference import RULES, difference
+from pytest_torchprof.compare.family_words import kind_of
 from pytest_torchprof.compare.kernel_changes import reordering
 from pytest_torchprof.compare.number_changes import median_changes
 from pytest_torchprof.compare.origins import with_replay
 from pytest_torchprof.compare.sameness import work_on_the_same
-from pytest_torchprof.compare.words import kind_of
 from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.kernels.operand_types import recorded_types
 from pytest_torchprof.kernels.reply import NO

@@ -7,6 +7,7 @@ from functools import cache
 
 from pytest_torchprof.devices.cpu_operators import ALONE, VIEWS
 from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
+from pytest_torchprof.devices.range_names import PLUGIN, STEP
 
 # Fused loops, and templates of products and attention, which have different names, all with the number of a graph.
 _FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
@@ -19,7 +20,7 @@ _HOLDERS = re.compile(
     r"|Torch-Compiled Region.*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|CompiledFunction\w*"
     r"|## Call CompiledFxGraph .*|inductor_wrapper_call|.* \(dynamo_timed\)"
     r"|(?:gloo|mpi|nccl|ucc):.*|record_param_comms"
-    r"|ProfilerStep#\d+|profiler::_record_function_\w+(?:\.\w+)?|torchprof::(?:sentinel|aotinductor)|prim::.*"
+    rf"|{STEP}\d+|profiler::_record_function_\w+(?:\.\w+)?|{PLUGIN}(?:sentinel|aotinductor)|prim::.*"
     rf"|{FORKED}",
     re.DOTALL,
 )

@@ -16,8 +16,8 @@ from pytest_torchprof.capture.sentinel import losses_of
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, public, public_line
 from pytest_torchprof.reasons import cupti_versions
-from pytest_torchprof.reasons.capturing import GpuInUse
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.gpu_trouble import GpuInUse
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
 

@@ -34,7 +34,7 @@ __all__ = [
     "with_thresholds",
 ]
 
-# In the order in which findings of equal weight stand.
+# Findings of equal weight are shown in this order.
 _SUBJECTS = (
     "doubts",
     "waiting",

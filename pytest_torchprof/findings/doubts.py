@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from pytest_torchprof.analysis.gpu_work import FIRST_CALL
+from pytest_torchprof.analysis.set_up import FIRST_CALL
 from pytest_torchprof.analysis.validity import at_stake
+from pytest_torchprof.devices.range_names import is_users
 from pytest_torchprof.findings.catalogue.recordings import (
     ColdRecording,
     KernelsInFlight,
@@ -156,9 +157,9 @@ def _cold_events(analysis: Analysis, seen: _Cold) -> Events:
     set_up = seen.get("setup") is not None
     return Events(
         annotations=(*first_step.annotations, *events_of_spans(trace, late).annotations),
-        calls=tuple(work.setup_calls) if set_up else (),
-        ops=tuple(work.setup_ops) if set_up else (),
-        overheads=tuple(work.setup_overheads) if set_up else (),
+        calls=tuple(work.set_up.calls) if set_up else (),
+        ops=tuple(work.set_up.ops) if set_up else (),
+        overheads=tuple(work.set_up.overheads) if set_up else (),
     )
 
 
@@ -185,27 +186,23 @@ def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold
 
 def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
     work = analysis.gpu_work
-    if not work.setup or work.share_of_window(work.setup_us) < at[SETUP]:
+    if not work.set_up.by_name or work.share_of_window(work.set_up.time_us) < at[SETUP]:
         return {}
-    order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
+    order = sorted(work.set_up.by_name, key=lambda name: -intervals.length(work.set_up.by_name[name]))
     # A first call counts once, however many stretches of it are long.
-    first = {f"{FIRST_CALL}{analysis.trace.names[stretch.name]}": set[int]() for stretch in work.first_calls}
-    for stretch in work.first_calls:
+    first = {f"{FIRST_CALL}{analysis.trace.names[stretch.name]}": set[int]() for stretch in work.set_up.first_calls}
+    for stretch in work.set_up.first_calls:
         if analysis.trace.step_at(stretch.start) >= 0:
             first[f"{FIRST_CALL}{analysis.trace.names[stretch.name]}"].add(stretch.member)
-    counts = {name: len(first.get(name) or work.setup[name]) for name in order}
-    return {"setup_us": work.setup_us, "setup_idle_us": work.idle_during_us(work.setup_spans), "setup": counts}
+    counts = {name: len(first.get(name) or work.set_up.by_name[name]) for name in order}
+    return {"setup_us": work.set_up.time_us, "setup_idle_us": work.idle_during_us(work.set_up.spans), "setup": counts}
 
 
 def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
     """Return how late the first operator of a user's range began, if it begins at once in the range's other runs."""
     trace = analysis.trace
     notes, least = trace.annotations, max(at[STEPS], 2)
-    often = {
-        name
-        for name, count in Counter(notes.name).items()
-        if count >= least and not trace.names[name].startswith(("ProfilerStep#", "##", "torchprof::"))
-    }
+    often = {name for name, count in Counter(notes.name).items() if count >= least and is_users(trace.names[name])}
     entered = sorted((notes.start[i], i) for i, name in enumerate(notes.name) if name in often)
     gaps: dict[str, list[int]] = defaultdict(list)
     for start, i in entered:

@@ -7,12 +7,12 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.steps import once
-from pytest_torchprof.findings.catalogue.waiting import ExposedCommunication
+from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import SLOW_KERNELS, Finding, Need, Rule, Threshold
 from pytest_torchprof.findings.silence import is_held_up
 from pytest_torchprof.reasons.collectives import Gap
-from pytest_torchprof.reasons.limits import CollectiveTimesUnknown
+from pytest_torchprof.reasons.job_limits import CollectiveTimesUnknown
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 

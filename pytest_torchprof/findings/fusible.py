@@ -61,7 +61,7 @@ OF_OPTIMIZER = Threshold("share", 0.5, "where most of what the optimizer launche
 
 _SDPA_MATH = "aten::_scaled_dot_product_attention_math"
 _BATCHED = {"aten::bmm": 0, "aten::baddbmm": 1}
-"""Where the first matrix stands among the operands."""
+"""The position of the first matrix among the operands."""
 _BEFORE = 12
 """Scale, mask, casts, and positions with two products of their own lie between the first product and the softmax."""
 _AFTER = 8

@@ -81,7 +81,7 @@ def _held_up(analysis: Analysis, share: float) -> Headline | None:
 
 def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
-    set_up_us = work.idle_during_us(work.setup_spans)
+    set_up_us = work.idle_during_us(work.set_up.spans)
     longest = start, end, device = _longest_gap(work)
     once_us = None
     other = _longest_not_set_up(work) if _is_set_up(work, longest) else longest
@@ -96,7 +96,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
     waited_us = late_us(analysis, work.whole)
-    loading_us, late_once_us = late_us(analysis, loading_times(trace)), late_us(analysis, work.setup_spans)
+    loading_us, late_once_us = late_us(analysis, loading_times(trace)), late_us(analysis, work.set_up.spans)
     silent_us = late_silent_us(analysis)
     return GpuIdled(
         window_us=work.window_us,
@@ -156,13 +156,13 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
     """Whether most of a gap went into what is done only once."""
-    return intervals.length(intervals.within(intervals.span(*gap[:2]), work.setup_spans)) >= _MOST * _length(gap)
+    return intervals.length(intervals.within(intervals.span(*gap[:2]), work.set_up.spans)) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
     """Return what most of a gap beside an operation went into; None if no event says."""
     spent: dict[Meanwhile, Spans] = {
-        "set_up": analysis.gpu_work.setup_spans,
+        "set_up": analysis.gpu_work.set_up.spans,
         "recaptured": recaptures(analysis),
         "loading": loading_times(analysis.trace),
         "queued": intervals.merged((start, end) for start, end, before in launched_waits(analysis) if before == beside),

@@ -65,7 +65,7 @@ def _of_spans(
 
 
 def _set_up(analysis: Analysis) -> Spans:
-    return analysis.gpu_work.setup_spans
+    return analysis.gpu_work.set_up.spans
 
 
 def _first_delay(analysis: Analysis) -> Spans:
@@ -174,4 +174,4 @@ _EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Find
     "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer, "unfused-rotary": _is_rotary},
     "copy-kernels": {"layout-conversion": _are_layouts},
 }
-"""By code, which other findings may tell its cause, and when they do."""
+"""By a finding's code, the findings that may name its cause, each with the test of whether it does."""

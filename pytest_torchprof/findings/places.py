@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.devices.range_names import is_programs
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT
 
@@ -67,7 +68,7 @@ def _ranges(trace: Trace) -> dict[str, Spans]:
     notes = trace.annotations
     entered: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for i, name in enumerate(notes.name):
-        if not trace.names[name].startswith(("ProfilerStep#", "torchprof::")):
+        if is_programs(trace.names[name]):
             entered[trace.names[name]].append((notes.start[i], notes.end[i]))
     return {name: intervals.merged(those) for name, those in entered.items()}
 

@@ -65,7 +65,7 @@ MEANT = Threshold("meant", 0.5, "a program that computes mostly in fp64 means to
 COPYING = Threshold("share", 0.01, "a hundredth of the kernel time on copies that nobody wrote is easily saved")
 
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
-"""Where the first matrix stands among the operands."""
+"""The position of the first matrix among the operands."""
 _ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::_addmm_activation")
 
 
@@ -81,7 +81,7 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 
 def _need_types(dtype: str, least: Threshold, *families: str) -> Need:
-    """Return the need that products of unknown type take too little time to make a finding about this type."""
+    """Return what has to hold so that products of unknown type cannot make a finding about this type."""
     return need_known_kernels(
         TypesOfSomeUnknown(dtype),
         partial(_may_compute_in, dtype=dtype),

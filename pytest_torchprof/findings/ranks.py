@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.analysis import Analysis  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.analysis.ranks import Job  # noqa: TC001  (the type of a field, which msgspec looks up)
-from pytest_torchprof.findings.catalogue.waiting import ExposedCommunication, OtherWorkOnRank, Straggler
+from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication, OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.finding import Finding, Need, Rule
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.findings import CollectivesUnmatched, RanksNeeded
-from pytest_torchprof.reasons.limits import ClocksLocked, KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
+from pytest_torchprof.reasons.job_limits import KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
+from pytest_torchprof.reasons.limits import ClocksLocked
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.collectives import RankDifference
 
 _WORTH = 0.1
-"""Of a step, from where on exposed communication is a finding, as it is of one rank alone."""
+"""The share of a step above which exposed communication is a finding, as it is for a single rank."""
 
 
 def find_in_job(job: Job) -> tuple[Finding, ...]:
@@ -117,7 +118,7 @@ def _why_not_alike(job: Job) -> Reason | None:
         return reason
     if any(part.kernels is None for part in job.ranks):
         return KernelsOfRankUnknown()
-    # As many of a kind on each rank are alike, whichever is which.
+    # If each rank has equally many of a kind, they are alike, whichever is which.
     unmatched = [part.unmatched for part in job.ranks]
     known = [calls for calls in unmatched if all(call.message_bytes is not None for call in calls)]
     names = [Counter(call.name for call in calls) for calls in unmatched]
@@ -154,4 +155,4 @@ RANK_DIFFERS = Rule(
 )
 RULES = (STRAGGLER, RANK_DIFFERS)
 OF_JOBS: Final = {STRAGGLER.code: _why_no_straggler, RANK_DIFFERS.code: _why_not_alike}
-"""The findings about ranks together, and why they cannot be told of a job."""
+"""The findings about all ranks together, and why a job may not allow them."""

@@ -22,13 +22,13 @@ SHARE = Threshold("share", 0.01, "a capture takes a hundred times as long as a r
 
 def recaptures(analysis: Analysis) -> Spans:
     """Return when operators ran that captured what others captured too."""
-    return analysis.gpu_work.recapturing_calls
+    return analysis.gpu_work.graph_captures.repeated_calls
 
 
 def recapturing(analysis: Analysis) -> tuple[str, ...]:
     """Return the names of these operators, those that took longest first."""
     ops, names, spent = analysis.trace.ops, analysis.trace.names, Counter[str]()
-    for i in analysis.gpu_work.recapturing_ops:
+    for i in analysis.gpu_work.graph_captures.repeated_ops:
         spent[names[ops.name[i]]] += ops.end[i] - ops.start[i]
     return tuple(name for name, _ in spent.most_common())
 
@@ -36,11 +36,11 @@ def recapturing(analysis: Analysis) -> tuple[str, ...]:
 def recaptured_from_us(analysis: Analysis) -> tuple[float, ...]:
     """Return when each of their calls began, from the first step's start on."""
     work, begun = analysis.gpu_work, analysis.trace.ops.start
-    return tuple((begun[i] - work.window[0]) / 1000 for i in work.recapturing_ops)
+    return tuple((begun[i] - work.window[0]) / 1000 for i in work.graph_captures.repeated_ops)
 
 
 def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find calls that capture the same CUDA graph, although it was launched between them."""
+    """Find calls that capture the same CUDA graph again although it had been launched in between."""
     work = analysis.gpu_work
     trace, spans = analysis.trace, recaptures(analysis)
     again = intervals.within(spans, work.whole)
@@ -51,13 +51,13 @@ def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     yield GraphRecaptured(
         time_us=spent_us,
         share=work.share_of_window(spent_us),
-        count=len(work.recapturing_ops),
-        captures=len(work.capturing_ops),
+        count=len(work.graph_captures.repeated_ops),
+        captures=len(work.graph_captures.ops),
         idle_us=idle_us,
         ops=recapturing(analysis),
         begun_us=recaptured_from_us(analysis),
         within=range_around(trace, spans),
-        events=Events(ops=tuple(work.recapturing_ops)),
+        events=Events(ops=tuple(work.graph_captures.repeated_ops)),
         # What the GPU computes meanwhile remains to be computed.
         saves_us=idle_us,
     )

@@ -60,7 +60,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         compiling = trace.compiling.cover(trace.ops.thread[op], trace.ops.start[op])
         if not compiling and (given := _given(analysis, op)) is not None:
             made[trace.names[trace.ops.name[op]], given, op in working].append(op)
-    # Of each constant, how often it is made in the step that makes it most often.
+    # How often each constant is made in the step that makes it most often.
     most = {
         constant: max(Counter(trace.step_at(trace.ops.start[op]) for op in ops).values())
         for constant, ops in made.items()

@@ -30,9 +30,9 @@ class _FarBelow(NamedTuple):
     group: Group
     work: OperandWork
     bound_us: float
-    """What the peaks allow for one of them."""
+    """The time that the peaks allow for one of these kernels."""
     wasted_us: float
-    """What all of them take beyond it."""
+    """The time that all of them together take beyond that."""
 
 
 def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.steps import once
+from pytest_torchprof.analysis.stretches import launched_soon
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
 from pytest_torchprof.findings.events import Events
@@ -35,10 +36,10 @@ HELD = Threshold("share", 0.05, "a twentieth of the time is worth a look at what
 SILENT = Threshold("share", 0.1, "a tenth of the time without any event is more than the Python between operators")
 
 _MOST_OF_IT = 0.75
-"""Of the time without events, which few of its gaps may hold."""
+"""The share of the time without events that a few gaps have to hold."""
 
 _MOST_NAMED = 50
-"""How many of the longest gaps are looked at for what is around them."""
+"""How many of the longest gaps are examined for what surrounds them."""
 
 _VIEWS = frozenset(
     f"aten::{name}"
@@ -123,7 +124,7 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
     trace, work, kinds = analysis.trace, analysis.gpu_work, analysis.trace.call_kinds
     launching = set(analysis.launching.op_of)
     launches = [stretch for stretch in work.stretches if stretch.is_call and kinds[stretch.name] is CallKind.LAUNCH]
-    at_once = {stretch.member for stretch, _ in work.launched_soon(launches)}
+    at_once = {stretch.member for stretch, _ in launched_soon(work.trace, launches)}
     for stretch in work.long_stretches:
         if stretch.is_call:
             is_meant = kinds[stretch.name] in (CallKind.OTHER, CallKind.QUERY) or stretch.member in at_once
@@ -133,7 +134,7 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
         if (
             is_meant
             and trace.step_at(stretch.start) >= 0
-            and not intervals.within(intervals.span(stretch.start, stretch.end), work.setup_spans)
+            and not intervals.within(intervals.span(stretch.start, stretch.end), work.set_up.spans)
         ):
             yield stretch
 
@@ -148,7 +149,7 @@ def _usual_ns(columns: Calls | Ranges, names: AbstractSet[int]) -> dict[int, int
 
 
 def _idle_us(work: GpuWork) -> float:
-    """Return how long the device that idled longest idled: no more can be gained."""
+    """Return the idle time of the device that idled longest: no more can be gained."""
     return work.window_us - min((intervals.length(busy) for busy in work.busy.values()), default=0) / 1000
 
 

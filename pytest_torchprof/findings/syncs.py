@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.steps import once
-from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLittleWork
+from pytest_torchprof.findings.catalogue.syncs import ImplicitSync, SyncOverLittleWork
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
 from pytest_torchprof.findings.places import source_of_calls
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.findings.catalogue.waiting import WaitedFor
+    from pytest_torchprof.findings.catalogue.syncs import WaitedFor
 
 _Key = TypeVar("_Key")
 

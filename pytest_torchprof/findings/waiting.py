@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.steps import once
+from pytest_torchprof.devices.range_names import LOADING_DATA
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
     LaunchDelay,
@@ -68,8 +69,6 @@ FIRST_US = Threshold(
 FIRST_TIMES = Threshold("first_times", 10.0, "where all launches take long, it is the queue; ten medians are no queue")
 MEDIAN_US = Threshold("median_us", 50.0, "five times what a launch takes to reach an idle GPU")
 
-_LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-
 
 def _late(work: GpuWork) -> float:
     """Return the share of GPU operations that the device had to wait for."""
@@ -83,7 +82,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
     launching_us = launching_ns(analysis) / 1000
-    warm = work.window_us - work.setup_us
+    warm = work.window_us - work.set_up.time_us
     if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
     late, gaps = _late(work), _late_gaps(analysis)
@@ -92,7 +91,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     lengths = gaps.lengths()
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before = max(zip(lengths, gaps.before, strict=True))
-    set_up_us = late_us(analysis, work.setup_spans)
+    set_up_us = late_us(analysis, work.set_up.spans)
     within, within_too = ranges_around(analysis.trace, late_gaps(analysis))
     yield OverheadBound(
         time_us=waited,
@@ -122,7 +121,7 @@ def launching_ns(analysis: Analysis) -> int:
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     waits = [*trace.blocking, *work.waiting_copies]
-    aside = (work.setup_spans, work.profilers_own, loading_times(trace), silent_times(analysis))
+    aside = (work.set_up.spans, work.profilers_own, loading_times(trace), silent_times(analysis))
     starts, ends = intervals.columns_of(aside)
     starts += [calls.start[i] for i in waits]
     ends += [calls.end[i] for i in waits]
@@ -175,7 +174,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     loading = loading_times(analysis.trace)
     loading_us = late_us(analysis, loading)
     # What is done once is the cold start's, and what is captured again has a finding of its own.
-    others = intervals.union_of([work.setup_spans, work.recapturing_calls])
+    others = intervals.union_of([work.set_up.spans, work.graph_captures.repeated_calls])
     # Where it is called waiting for data, it is the data's time that the remedy saves.
     saves_us = (
         late_us(analysis, intervals.without(loading, others))
@@ -197,7 +196,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
         after_waits_us=after_waits_us,
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
-        capturing_us=late_us(analysis, work.first_captures),
+        capturing_us=late_us(analysis, work.graph_captures.new_calls),
         graphs=bool(analysis.graph_launches),
         silent_us=silent_us,
         silent_after=None if place is None else place[0],
@@ -275,7 +274,7 @@ def after_waits_ns(analysis: Analysis) -> int:
 
 def loading_times(trace: Trace) -> Spans:
     """Return when data was loaded."""
-    spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
+    spans = [span for prefix in LOADING_DATA for span in trace.spans_in_steps(prefix)]
     return intervals.merged((span.start_ns, span.end_ns) for span in spans)
 
 

@@ -46,7 +46,7 @@ class JobName(Struct, frozen=True, order=True, omit_defaults=True):
     folder: str = ""
     """Where the recordings lie; empty where the name of the run says enough."""
     ranks: int = 0
-    """How many there are."""
+    """How many of them there are."""
     test: str = ""
     label: str = ""
 

@@ -52,7 +52,7 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     etag: str | None = None
     """What its store calls this version of it; None of a path, and where the store does not say."""
     metadata: dict[str, str] = {}
-    """What else a manifest says of it."""
+    """What else a manifest says about it."""
 
     @property
     def name(self) -> str:

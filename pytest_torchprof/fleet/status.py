@@ -54,7 +54,7 @@ class _OutcomeOfResult(Struct, frozen=True):
 
 
 class _OutcomeInLine(Struct, frozen=True):
-    """As much of a record as says what its file came to."""
+    """The part of a record that says what its file came to."""
 
     result: _OutcomeOfResult | None = None
 

@@ -1,4 +1,4 @@
-"""What is told of a run on a terminal: how far it is, and what all of its records tell."""
+"""A run on a terminal: how far it is, and what all of its records say."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 MOST_RUNS: Final = 20
-"""How many runs on each device are looked through for a test: those of a part of the tests are runs too."""
+"""How many runs on each device are searched for a test, since a run may be of a part of the tests."""
 Key = tuple[str | None, str, str | None]
 """A measurement: the device as baseline files name it, the test and the label. Without device: never judged."""
 
@@ -46,7 +46,7 @@ class RunOfBranch(Struct, frozen=True, kw_only=True):
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """What the newest run that has a measurement tells of it."""
+    """What the newest run with a measurement says about it."""
 
     run: RunOfBranch
     outcome: Outcome
@@ -105,7 +105,7 @@ def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Ite
 
 
 def _known(store: Store, chosen: Sequence[RunHead], damaged: list[BadRecord]) -> dict[Key, Known]:
-    """Return what the newest of these runs that has a measurement tells of it."""
+    """Return what the newest of these runs with a measurement says about it."""
     notes = notes_by_subject(note for note in store.notes() if isinstance(note, Note))
     uuids = {run.uuid: at for at, run in enumerate(chosen)}
     records = [*_believed(records_of(store, uuids.keys()), damaged)] if chosen else []

@@ -75,9 +75,9 @@ class BranchEvent(Struct, frozen=True, kw_only=True):
     before: str
     """The last commit that was measured, and surely is without it."""
     after: str
-    """The first that surely has it."""
+    """The first commit that surely has it."""
     commits: tuple[str, ...] | None
-    """Those that can have made it, oldest first; None where their order is not known."""
+    """The commits that can have made it, oldest first; None if their order is not known."""
     moved: Mapping[str, tuple[object, object]]
     """The versions and settings that changed, as old and new."""
 

@@ -51,7 +51,7 @@ def accepted_because(event: HistoryEvent, notes: Notes) -> str | None:
 
 
 def remarks_on_changes(event: HistoryEvent, notes: Notes) -> list[str]:
-    """Return what is said of the changes of an event, each once."""
+    """Return the remarks on the changes of an event, each once."""
     texts = [text for change in event.changes for text in notes.remarks.get(change_id(change), ())]
     return list(dict.fromkeys(texts))
 
@@ -82,7 +82,7 @@ def step_accepted_because(step: TimeStep, notes: Notes) -> str | None:
 
 
 def remarks_on_steps(event: TimeEvent, notes: Notes) -> list[str]:
-    """Return what is said of the steps of an event, each once."""
+    """Return the remarks on the steps of an event, each once."""
     texts = [text for step in event.steps for own in _about(step, notes, notes.remarks) for text in own]
     return list(dict.fromkeys(texts))
 

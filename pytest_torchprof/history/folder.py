@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OUTBOX: Final = ".torchprof/outbox"
-"""Where records wait that a history could not take, below pytest's root directory."""
+"""The folder below pytest's root directory where records wait that a history could not take."""
 
 
 class HistoryFolder(Struct, frozen=True):
@@ -111,7 +111,7 @@ class HistoryFolder(Struct, frozen=True):
 
 
 def contents(files: Iterable[Path], most_bytes: int | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
-    """Yield name and content of files, or its beginning alone, and what is wrong with one that cannot be read."""
+    """Yield name and content of files, or only its beginning, and what is wrong with one that cannot be read."""
     for file in files:
         try:
             with file.open("rb") as opened:

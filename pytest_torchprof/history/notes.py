@@ -25,7 +25,7 @@ class NoteKind(StrEnum):
     """The kind of a note."""
 
     ACCEPTED = "accepted"
-    """One test's part of an event is known."""
+    """The change of one test is accepted."""
     ALIAS = "alias"
     """A test has another name now."""
     REMARK = "remark"

@@ -82,7 +82,7 @@ class HistoryRun(RunHead, frozen=True, kw_only=True):
     """A run with its measurements as the code decides them, by their numbers: runs that agree share them."""
 
     rows: array[int]
-    """Which of the measurements each of its own is."""
+    """The number of each of its measurements among all of them."""
     measurements: Sequence[MeasurementRecord]
     """Those of all runs."""
     times: RunTimes

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.names_asked import MatchUnknown
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import MatchUnknown
 from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 
 if TYPE_CHECKING:

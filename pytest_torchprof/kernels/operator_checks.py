@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.kernels.operator_names import is_registered, nearest_operator, of_torch, registered
-from pytest_torchprof.reasons.recordings import NoSuchOperator, OnlyNamespace, PartOfOperators
+from pytest_torchprof.reasons.names_asked import NoSuchOperator, OnlyNamespace, PartOfOperators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

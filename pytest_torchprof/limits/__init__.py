@@ -19,16 +19,9 @@ from pytest_torchprof.limits.asked import (
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.evidence import FindingLine, LineInWords
-from pytest_torchprof.limits.failure import (
-    DEFAULT,
-    Failure,
-    FailureLine,
-    Screen,
-    error_for,
-    failure_of,
-    failure_text,
-    in_one_line,
-)
+from pytest_torchprof.limits.failure import Failure, failure_of
+from pytest_torchprof.limits.failure_lines import FailureLine
+from pytest_torchprof.limits.failure_text import error_for, failure_text
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import (
     COMPILE,
@@ -44,8 +37,10 @@ from pytest_torchprof.limits.limit import (
     unmeasured,
 )
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
+from pytest_torchprof.limits.one_line import in_one_line
 from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
+from pytest_torchprof.limits.screen import DEFAULT, Screen
 from pytest_torchprof.limits.seen import FindingsSeen, InWords, NoFinding
 from pytest_torchprof.reasons.composed import FindingUntold
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit

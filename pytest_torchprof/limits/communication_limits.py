@@ -25,7 +25,7 @@ from pytest_torchprof.limits.quantities import duration_us, size_bytes
 from pytest_torchprof.limits.seen import CollectivesSeen, ExposedTime, HiddenShare, SentBytes
 from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.reasons.limits import (
+from pytest_torchprof.reasons.job_limits import (
     CollectiveTimesUnknown,
     CollectiveUntold,
     MessageSizesUnknown,

@@ -55,7 +55,8 @@ from pytest_torchprof.limits.seen import (
     OtherKernels,
 )
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.reasons.limits import (
+from pytest_torchprof.reasons.lines import LinesNotRecorded
+from pytest_torchprof.reasons.operators_untold import (
     CarriedUntold,
     MatchesUntold,
     NameOfOperator,
@@ -64,7 +65,6 @@ from pytest_torchprof.reasons.limits import (
     OperatorRanWithoutKernel,
     OperatorUntold,
 )
-from pytest_torchprof.reasons.lines import LinesNotRecorded
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:

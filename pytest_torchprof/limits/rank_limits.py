@@ -18,21 +18,19 @@ from pytest_torchprof.limits.seen import FindingsSeen, NoFinding, RankDifference
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import FindingUntold, OfRank
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.reasons.limits import (
+from pytest_torchprof.reasons.job_limits import (
     AloneOfJob,
-    ClocksLocked,
     CollectivesDiffer,
-    FamilyUnknown,
     KernelsOfRankUnknown,
     MissingRanks,
     NoCollectiveCompared,
     NoCollectiveInCommon,
     NoGroupOfTwo,
-    NothingRanOnRanks,
     SkewMayBeMore,
     SkewTooRough,
     TimesOfRankMeanNothing,
 )
+from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, NothingRanOnRanks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

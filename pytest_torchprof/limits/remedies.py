@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.catalogue.compiling import GraphBroke
-from pytest_torchprof.findings.catalogue.waiting import ImplicitSync
+from pytest_torchprof.findings.catalogue.syncs import ImplicitSync
 from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled

@@ -10,13 +10,16 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.reasons.adopting import InsteadOfFile, SignOfGpu
-from pytest_torchprof.reasons.capturing import RankProcess, ThreadOfProfiler
+from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import KINDS
+from pytest_torchprof.reasons.chapters import CHAPTERS
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
 from pytest_torchprof.reasons.comparing import SideName
-from pytest_torchprof.reasons.explained import CHAPTERS, EXPLAINED, Explained
+from pytest_torchprof.reasons.explained import EXPLAINED, Explained
+from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.no_gpu import CannotInitialize
+from pytest_torchprof.reasons.other_ranks import RankProcess
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
@@ -95,7 +98,7 @@ def chapters() -> Iterator[tuple[Article, tuple[Article, ...]]]:
 
 
 def _article(word: str) -> Article:
-    row = EXPLAINED.get(word, Explained())
+    row = EXPLAINED.get(word) or ERRORS.get(word, Explained())
     about = ("", *cleandoc(row.about).split("\n")) if row.about else ()
     table = _table(row, [kind for kind in KINDS if vars(kind).get("CODE") == word])
     return Article(word, PAGE, (*about, "", *table) if table else about)

@@ -1,18 +1,13 @@
-"""Reasons of capturing: the profiler, the device, and who else uses them."""
+"""Reasons of capturing: the profiler, and who else uses it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
+from typing import Final
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.reasons.unreadable import AnyWhyUnreadable  # noqa: TC001 - msgspec reads the annotations
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SLOW_EXPORT: Final = (
     "torch's profiler no longer knows trace_only, by which it is asked for the file alone: measurements are right, and "
@@ -32,104 +27,6 @@ class Forked(Reason, frozen=True):
     )
 
 
-class FabricNotReady(Reason, frozen=True):
-    """The GPUs behind an NVSwitch wait for its fabric manager."""
-
-    CODE = Code.GPU_UNUSABLE
-    SENTENCE = (
-        "the GPUs of this machine are not ready (CUDA error 802): those behind an NVSwitch need the fabric manager, in "
-        "the driver's own version"
-    )
-    REMEDY = "systemctl status nvidia-fabricmanager"
-    MEANING = "GPUs behind an NVSwitch wait for the fabric manager"
-
-
-_OF_CUPTI: Final[Mapping[str, str]] = {
-    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": (
-        "the driver lets only administrators profile: load it with NVreg_RestrictProfilingToAdminUsers=0, or give the "
-        "container CAP_SYS_ADMIN"
-    ),
-    "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED": (
-        "another profiling tool is attached (nsys, ncu, compute-sanitizer, DCGM): run without it"
-    ),
-    "CUPTI_ERROR_NOT_COMPATIBLE": (
-        "the CUPTI that was loaded and the driver do not fit: look for another CUDA in LD_LIBRARY_PATH"
-    ),
-    "CUPTI_ERROR_NOT_INITIALIZED": (
-        "the CUPTI that was loaded does not work: look for another CUDA in LD_LIBRARY_PATH, and for profiling tools"
-    ),
-    "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED": "the GPU is a virtual one on which nothing can be profiled",
-}
-"""What to do about errors of CUPTI, by their names."""
-_WITHOUT_CUPTI: Final = "torch was built or installed without CUPTI (libcupti), or loads another CUDA's"
-
-
-class CuptiRefusal(Struct, frozen=True, kw_only=True):
-    """A call of CUPTI that failed."""
-
-    call: str
-    error: str
-    """Its name, such as CUPTI_ERROR_INSUFFICIENT_PRIVILEGES."""
-
-    def __str__(self) -> str:
-        """Return the error, and the call of CUPTI that gave it."""
-        return f"{self.error} to {self.call}"
-
-    @property
-    def advice(self) -> str:
-        """What to do about it; empty where nothing is known of it."""
-        return _OF_CUPTI.get(self.error, "")
-
-
-class DeviceTrouble(Phrase):
-    """What keeps a device from being used, with what to do about it."""
-
-    MEMORY_FULL = "memory-full", "end the processes that hold its memory (nvidia-smi lists them), or take another GPU"
-    TAKEN = (
-        "taken",
-        "another process has it to itself (nvidia-smi -q -d COMPUTE): wait until that ends, or reset its compute mode",
-    )
-    MEMORY_DAMAGED = "memory-damaged", "its memory is damaged (nvidia-smi -q -d ECC): reset or replace it"
-
-
-class DeviceUnusable(Reason, frozen=True):
-    """A device raises an error when it is used."""
-
-    CODE = Code.GPU_UNUSABLE
-    SENTENCE = "{device} cannot be used: {error}"
-    MEANING = (
-        "the device refused before anything was measured: its memory is full, another process has it to itself, it "
-        "is damaged, ..."
-    )
-    ADVICE = "do what the sentence says; tests that measure nothing there run as usual"
-
-    device: str
-    error: str
-    cause: DeviceTrouble | None = None
-    """What the error is known to mean."""
-
-    @property
-    def remedy(self) -> str:
-        return "" if self.cause is None else self.cause.text
-
-
-class EarlierGpuError(Reason, frozen=True):
-    """An error of the GPU that came before the measurement lasts as long as the process."""
-
-    CODE = Code.GPU_FAILED
-    SENTENCE = (
-        "an earlier error of the GPU ({error}) lasts as long as this process: it came from a test before or from the "
-        "preparation of this one"
-    )
-    REMEDY = "mend that, or run this test in a new process"
-    MEANING = (
-        "an illegal access or a failed assertion on the GPU breaks CUDA for the whole process; the test that caused "
-        "it fails with the error itself"
-    )
-
-    error: str
-
-
 class CaptureFailed(Reason, frozen=True):
     """The measurement itself raised an error that nobody foresaw."""
 
@@ -141,49 +38,6 @@ class CaptureFailed(Reason, frozen=True):
     error: str
     line: str
     error_text: str
-
-
-class NoKernelsRecorded(Reason, frozen=True):
-    """torch.profiler records no kernels in this process."""
-
-    CODE = Code.NO_KERNELS_RECORDED
-    MEANING = "before the first test a few kernels are launched under the profiler, and none was recorded"
-    ADVICE = "what is said above of the cause; ask `torchprof doctor`"
-
-    device: str
-    fresh_kernels: int | None = None
-    """How many kernels a fresh process recorded; None if it did not get that far."""
-    refusals: tuple[CuptiRefusal, ...] = ()
-    """What CUPTI refused there."""
-    error: str | None = None
-    """Why the fresh process did not come to an end."""
-    tools: tuple[str, ...] = ()
-    """The variables of profiling tools that are set."""
-
-    @property
-    def sentence(self) -> str:
-        none = f"torch.profiler records no kernels on {self.device} in this process, though some were launched"
-        return f"{none}{self._seen_by_fresh}"
-
-    @property
-    def _seen_by_fresh(self) -> str:
-        if self.fresh_kernels:
-            return (
-                ". A fresh process records them, so that it is something in this one: most often a profiler session "
-                "with the CPU only that ran earlier (in a conftest, a plugin or an import), an empty one too, as "
-                "torch's _init_for_cuda_graphs begins"
-            )
-        if self.refusals:
-            listed = "; ".join(map(str, self.refusals))
-            advice = [refusal.advice for refusal in self.refusals if refusal.advice]
-            return f", nor does a fresh process, in which CUPTI says {': '.join([listed, *advice])}"
-        if self.fresh_kernels is None and not self.error:
-            return ""
-        if self.error:
-            return f"; a fresh process, which was to show whether the cause is in this one, failed: {self.error}"
-        tools = f"another profiling tool is attached ({', '.join(self.tools)} is set); run without it"
-        causes = [*([tools] if self.tools else []), _WITHOUT_CUPTI]
-        return f", nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(causes)}"
 
 
 class NoKineto(Reason, frozen=True):
@@ -255,17 +109,6 @@ class OtherThreadNotDone(Reason, frozen=True):
 
     what: str
     patience_s: float
-
-
-class GpuFailedAtStop(Reason, frozen=True):
-    """The GPU failed while the profiler stopped."""
-
-    CODE = Code.GPU_FAILED
-    SENTENCE = "the GPU failed while the profiler stopped: {error}"
-    MEANING = "the last wait for the GPU raised an error"
-    ADVICE = "mend that test; run the others in a new process"
-
-    error: str
 
 
 class EventsTaken(Reason, frozen=True):
@@ -343,34 +186,6 @@ class ProfilerRuns(Reason, frozen=True):
     where: ThreadOfProfiler
 
 
-class GpuInUse(Reason, frozen=True):
-    """Another process has measured on the GPU for too long."""
-
-    CODE = Code.GPU_IN_USE
-    SENTENCE = "another process has measured on this GPU for {waited_s:.0f} s and holds {lock} ({holders})"
-    REMEDY = "end it, then try again"
-    MEANING = (
-        "the process that is named, of whichever account, holds the GPU's lock; the line *waits for the GPU* on "
-        "stderr has told of it at once"
-    )
-
-    waited_s: float
-    lock: str
-    holders: str
-
-
-class LockUnopened(Reason, frozen=True):
-    """The lock of a GPU cannot be opened."""
-
-    CODE = Code.GPU_IN_USE
-    SENTENCE = "the lock of this GPU, {lock}, cannot be opened: {error}"
-    MEANING = "the file cannot be read or is none, its folder cannot be written, or its file system has no locks"
-    ADVICE = "delete the file while nobody measures, or correct the folder's permissions"
-
-    lock: str
-    error: str
-
-
 class CacheNotEmptied(Reason, frozen=True):
     """There is no memory with which the device's cache could be emptied before each call."""
 
@@ -425,155 +240,6 @@ class CodeRaised(Reason, frozen=True):
     CODE = Code.OTHER_RANK
     FOR_THE_DOCTOR = False
     SENTENCE = "the code raised {error}"
-
-    error: str
-
-
-class RankProcess(Struct, frozen=True):
-    """The process of a rank."""
-
-    pid: int
-    host: str
-
-    def __str__(self) -> str:
-        """Return what a person looks for."""
-        return f"pid {self.pid} on {self.host}"
-
-
-class EndedWithoutMeasuring(Reason, frozen=True):
-    """A rank ended the test without the measurement."""
-
-    CODE = Code.OTHER_RANK
-    FOR_THE_DOCTOR = False
-    MEANING = "the ranks do not measure the same things"
-    ADVICE = "measure equally often on each rank; skip on all of them or on none"
-
-    rank: int
-    outcome: str
-    """How the test ended there: "passed", "failed", "skipped", "xfailed"."""
-    explanation: str
-    """Pytest's words on that, if it has any."""
-
-    @property
-    def sentence(self) -> str:
-        how = f"it {self.outcome}" + (f" ({self.explanation})" if self.explanation else "")
-        return f"rank {self.rank} has ended the test without this measurement: {how}"
-
-
-class EndedItsRun(Reason, frozen=True):
-    """A rank ended its run before it came to the measurement."""
-
-    CODE = Code.OTHER_RANK
-    FOR_THE_DOCTOR = False
-    MEANING = "`-x`, `pytest.exit()` or an interrupt, on that rank alone"
-    ADVICE = "look at what it says"
-
-    rank: int
-    goal: str
-    explanation: str = ""
-    """Why, in pytest's words; empty where nothing is known of it."""
-    not_collected: str | None = None
-    """The test, where the rank has not collected it."""
-
-    @property
-    def sentence(self) -> str:
-        why = self.explanation or ("" if self.not_collected is None else f"it has not collected {self.not_collected}")
-        return f"rank {self.rank} has ended its run before {self.goal}{f': {why}' if why else ''}"
-
-
-class RankTooLate(Reason, frozen=True):
-    """A rank did not come as far as the others in time."""
-
-    CODE = Code.SILENT_RANK
-    FOR_THE_DOCTOR = False
-    MEANING = "it hangs, takes far longer than the others, or was killed: the text names the process to look at"
-    ADVICE = (
-        "see what it is doing (`py-spy dump`); if it only takes long, set a larger `torchprof_rank_timeout` in the "
-        "ini file"
-    )
-
-    rank: int
-    goal: str
-    timeout_s: float
-    process: RankProcess | None
-    """None where the rank has measured nothing so far."""
-
-    @property
-    def sentence(self) -> str:
-        who = self.process or "it has measured nothing so far"
-        return f"rank {self.rank} did not reach {self.goal} within {self.timeout_s:.6g} s ({who})"
-
-
-class NothingHeardOfRank(Reason, frozen=True):
-    """A rank has given no sign."""
-
-    CODE = Code.SILENT_RANK
-    FOR_THE_DOCTOR = False
-    SENTENCE = "nothing was heard of rank {rank} within {timeout_s:.6g} s: it has measured nothing so far"
-    MEANING = "it has not come to its first measurement"
-    ADVICE = "run the same tests in one order on all ranks"
-
-    rank: int
-    timeout_s: float
-
-
-class RankStillSilent(Reason, frozen=True):
-    """A rank that was waited for once has given no sign since."""
-
-    CODE = Code.SILENT_RANK
-    FOR_THE_DOCTOR = False
-    SENTENCE = "rank {rank} is still silent, and was last heard of in {test} ({process})"
-    MEANING = "an earlier test waited for it, and it did not come"
-    ADVICE = "the first test that says so tells more"
-
-    rank: int
-    test: str
-    process: RankProcess
-
-
-class RankElsewhere(Reason, frozen=True):
-    """A rank measures something else, or runs another test."""
-
-    CODE = Code.SILENT_RANK
-    FOR_THE_DOCTOR = False
-    MEANING = "it is in another test, or in a part of this one that takes long"
-    ADVICE = (
-        "run the same tests in one order on all ranks; let them meet (`distributed.barrier()`) before the measured code"
-    )
-
-    rank: int
-    timeout_s: float
-    process: RankProcess
-    test: str | None
-    """The test that it is in; None where it is in this one, in another measurement."""
-    label: str | None = None
-    """What that measurement is called."""
-    not_collected: str | None = None
-    """This test, where the rank has not collected it."""
-
-    @property
-    def sentence(self) -> str:
-        if self.test is None:
-            where = f"the one called {self.label}" if self.label else "one without a label"
-            rules = ["each rank has to measure the same in a test"]
-        else:
-            where = self.test
-            missing = [] if self.not_collected is None else [f"it has not collected {self.not_collected}"]
-            rules = [*missing, "each rank has to run the same tests in one order"]
-        late = f"rank {self.rank} did not begin this measurement within {self.timeout_s:.6g} s"
-        return f"{late}, and was last heard of in {where} ({self.process}): {'; '.join(rules)}"
-
-
-class RanksUnreachable(Reason, frozen=True):
-    """The ranks of a job cannot reach each other."""
-
-    CODE = Code.SILENT_RANK
-    FOR_THE_DOCTOR = False
-    SENTENCE = "the ranks of the job cannot reach each other: {error}"
-    MEANING = (
-        "the store at which they meet is gone: a process group's store lives in rank 0's process, and that has ended"
-    )
-    ADVICE = "look at what rank 0 says"
 
     error: str
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Union
 
-from pytest_torchprof.reasons.capturing import FabricNotReady
+from pytest_torchprof.reasons.gpu_trouble import FabricNotReady
 from pytest_torchprof.reasons.statement import Phrase, Statement
 
 

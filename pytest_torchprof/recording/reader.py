@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from pytest_torchprof.devices.range_names import STEP
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import (
@@ -309,7 +310,7 @@ def _check_counts(trace: Trace) -> None:
         raise too_large(Excess.DEVICES, DEVICES)
     if len(trace.names) > KERNEL_NAMES and len(set(gpu.name)) > KERNEL_NAMES:
         raise too_large(Excess.NAMES, KERNEL_NAMES)
-    if len(trace.ops) + len(trace.annotations) > STEPS and len(trace.spans("ProfilerStep#")) > STEPS:
+    if len(trace.ops) + len(trace.annotations) > STEPS and len(trace.spans(STEP)) > STEPS:
         raise too_large(Excess.STEPS, STEPS)
 
 

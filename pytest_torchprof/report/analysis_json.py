@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.tables import rows_by
+from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
@@ -102,11 +103,11 @@ def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
     """Return all steps, or ProfilerStep#N; TorchprofError names the existing ones."""
     if step is None:
         return analysis.steps
-    chosen = [known for known in analysis.steps if known.name == f"ProfilerStep#{step}"]
+    chosen = [known for known in analysis.steps if known.name == step_name(step)]
     if not chosen:
         names = ", ".join(known.name for known in analysis.steps if known.name) or "none, the whole trace is one"
         raise TorchprofError(
-            f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}", Code.NOT_IN_RECORDING
+            f"there is no {step_name(step)} in {analysis.trace.path}; steps in it: {names}", Code.NOT_IN_RECORDING
         )
     return chosen
 

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.commit_gaps import CommitGap
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_files import BaselineFiles
-    from pytest_torchprof.testing.options import RunOptions, TestOptions
+    from pytest_torchprof.testing.marker_options import TestOptions
+    from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.renames import Gone, GoneEntries
 
 

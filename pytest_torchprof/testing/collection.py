@@ -26,14 +26,8 @@ from pytest_torchprof.testing.baseline_files import BaselineFiles
 from pytest_torchprof.testing.brought import brought, checked_reporters
 from pytest_torchprof.testing.handed_over import Selection
 from pytest_torchprof.testing.left_out import NOT_COLLECTED
-from pytest_torchprof.testing.options import (
-    MARKER_OPTIONS,
-    BaselineMode,
-    RunOptions,
-    TestOptions,
-    read_test_options,
-    run_options,
-)
+from pytest_torchprof.testing.marker_options import MARKER_OPTIONS, TestOptions, read_test_options
+from pytest_torchprof.testing.options import BaselineMode, RunOptions, run_options
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.run_baselines import RunBaselines

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_check import BaselineCheck
-    from pytest_torchprof.testing.options import TestOptions
+    from pytest_torchprof.testing.marker_options import TestOptions
     from pytest_torchprof.testing.progress import ShowTestProgress
     from pytest_torchprof.testing.session import RunState
     from pytest_torchprof.trace import Trace

@@ -18,9 +18,9 @@ from pytest_torchprof.testing import REFUSAL, RUN, STATE
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.collection import OPTIONS, REFUSED, require_gpu, state_of
 from pytest_torchprof.testing.compile_cache import why_no_phase
+from pytest_torchprof.testing.marker_options import read_test_options
 from pytest_torchprof.testing.markers import marked_since
 from pytest_torchprof.testing.measured_test import MeasuredTest
-from pytest_torchprof.testing.options import read_test_options
 from pytest_torchprof.testing.progress import progress_of
 from pytest_torchprof.testing.section import screen_of
 from pytest_torchprof.testing.test_run import TestRun

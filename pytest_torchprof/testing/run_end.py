@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
+from pytest_torchprof.against.measured import entry_files
+from pytest_torchprof.against.pairs import TIMED, write_results
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import ci
+from pytest_torchprof.report.result import NOTHING_COMPARED
 from pytest_torchprof.system.replacing import replacing
-from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.suite import suite_problems, unneeded
@@ -24,7 +27,13 @@ from pytest_torchprof.testing.unused import unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pytest_torchprof.against.side import Side
     from pytest_torchprof.history.record import RunRecord
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.session import RunState
 
 RECORDINGS = "torchprof-recordings"
@@ -72,12 +81,12 @@ def _end_comparison(state: RunState, session: pytest.Session) -> None:
         if state.options.history_branch is None:
             state.note_unused(unused_entries(state.baselines, session.config.invocation_params.dir))
     elif not side.is_judged:
-        two_sides.leave_times(side, state.run_results)
+        _leave_times(side, state.run_results)
     else:
         if not (session.shouldfail or session.shouldstop):  # All tests have run.
             baselines = state.baselines
-            state.note_gone(two_sides.only_at_base(side, baselines.files, baselines.compared_keys))
-        state.note_problem(*two_sides.nothing_compared(side, state.results.values()))
+            state.note_gone(_only_at_base(side, baselines.files, baselines.compared_keys))
+        state.note_problem(*_nothing_compared(side, state.results.values()))
 
 
 def _end_suite(state: RunState, session: pytest.Session) -> None:
@@ -150,3 +159,37 @@ def _write_step_summary(state: RunState) -> list[str]:
         message = f"the step summary {path} cannot be written: {error.strerror or error}"
         return [coded(message, Code.REPORT_NOT_WRITTEN)]
     return []
+
+
+def _only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, set[str]]) -> tuple[str, ...]:
+    """Return the names of the measurements that only the other commit has, by test and label.
+
+    ``compared`` has the keys of the entries that were compared here, by baseline file.
+    """
+    only_there: list[str] = []
+    for file, test_file in entry_files(side.entries):
+        with suppress(TorchprofError):  # Its tests have reported it.
+            keys = baselines.entries(file).keys() - compared.get(file, set())
+            only_there += [f"{test_file}::{key}" for key in sorted(keys)]
+    return tuple(only_there)
+
+
+def _leave_times(side: Side, run: RunResults) -> None:
+    """Write down the times that this process took; at the base, also whether any are to be taken."""
+    if side.timed is not None:
+        write_results(side.results, run)
+    elif any(result.time_share is not None for result in run.results):
+        (side.results / TIMED).touch()
+
+
+def _nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
+    """Return the problem of a run that has compared nothing; empty where it has compared something."""
+    if any(result.baseline_state not in NOTHING_COMPARED for result in results):
+        return []
+    measured = (any(side.entries.rglob("*.json")), results)
+    there, here = ("something" if is_measured else "nothing" for is_measured in measured)
+    text = (
+        f"not measured: no test was measured both at {side.reference.shown} and in the working tree, so nothing was "
+        f"compared; there {there} was measured, and here {here}"
+    )
+    return [coded(text, Code.NOTHING_COMPARED)]

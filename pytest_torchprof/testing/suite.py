@@ -15,7 +15,7 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF, with_allowed
-from pytest_torchprof.testing.options import check_ways
+from pytest_torchprof.testing.marker_options import check_ways
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.suite_rules import (
     Mode,

@@ -16,8 +16,8 @@ from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, find_o
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.judgement import JudgedAlone
+from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
-from pytest_torchprof.testing.options import MARKER_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, COUNTED, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
+from pytest_torchprof.devices.range_names import PLUGIN, STEP, is_step
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed, short_name
@@ -23,12 +23,11 @@ from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 from pytest_torchprof.trace.metadata import Adoption, Environment, Metadata
 
-_STEP = re.compile(r"ProfilerStep#\d+")
 _COMPILING = " (dynamo_timed)"
 # CUDA graph trees time the recording of a graph, which is part of running the model, like a phase of compilation
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
-SENTINEL = "torchprof::sentinel"
+SENTINEL = f"{PLUGIN}sentinel"
 UNNAMED_GPU = "unnamed GPU"
 _HOUR_NS, _LATEST_NS = 3600 * 10**9, 2**62
 
@@ -246,7 +245,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def profiler_steps(self) -> tuple[StepRange, ...]:
         """The ``ProfilerStep#N`` ranges in time order, else the whole trace as one step."""
-        named = [span for span in self.spans("ProfilerStep#") if _STEP.fullmatch(span.name)]
+        named = [span for span in self.spans(STEP) if is_step(span.name)]
         if self.metadata is not None:
             named = self._measured_calls(named)
         if named:

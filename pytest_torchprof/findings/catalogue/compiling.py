@@ -22,7 +22,7 @@ class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many of them there are."""
         return len(self.breaks)
 
     @property
@@ -52,7 +52,7 @@ class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many of them there are."""
         return len(self.recompiles)
 
     @property
@@ -93,7 +93,7 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
 
     lookups_without_region: int
     seen: tuple[AnyWhyUncompiled | str, ...]
-    """What kept Dynamo away; in recordings and reports of earlier versions texts."""
+    """What kept Dynamo away; a text in recordings and reports of earlier versions."""
 
     @property
     def hints(self) -> str:
@@ -106,7 +106,7 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
 
 
 class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipped"):
-    """Inductor did not record CUDA graphs that it was to record."""
+    """Inductor did not record CUDA graphs although it was asked to."""
 
     TITLE = "CUDA graph skipped"
     SENTENCE = "Inductor skipped CUDA graphs {count:time}, the first because: {first}"
@@ -152,7 +152,7 @@ class BackwardNotCompiled(Finding, frozen=True, kw_only=True, tag="backward-not-
 
 
 class GraphHashChanges(Finding, frozen=True, kw_only=True, tag="graph-hash-changes"):
-    """Steps run other graphs of Inductor's than the others do."""
+    """Some steps run graphs of Inductor's that other steps do not run."""
 
     TITLE = "Other graphs in other steps"
     SENTENCE = "{count} of {of_steps} steps run other compiled graphs than the rest: {first:list}"
@@ -166,7 +166,7 @@ class GraphHashChanges(Finding, frozen=True, kw_only=True, tag="graph-hash-chang
 
     @property
     def count(self) -> int:
-        """How many steps."""
+        """How many steps run other graphs."""
         return len(self.steps)
 
     @property

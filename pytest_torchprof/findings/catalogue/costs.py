@@ -26,7 +26,7 @@ class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):
     ops: tuple[str, ...]
     count: int
     idle_share: float | None = None
-    """Where the GPU idles so much that this comes first."""
+    """The share of the window in which the GPU idles, where that is so much that it has to be looked at first."""
 
     @property
     def remedy(self) -> str:
@@ -126,7 +126,7 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
     pageable_us: float
     """The time of copies from or to memory that is not pinned."""
     alone_us: float
-    """In which no kernel ran on the device; of several devices the longest."""
+    """The part of that time in which no kernel ran on the device; with several devices, the longest."""
     longest_us: float
     longest: str
 
@@ -169,11 +169,11 @@ class CopyKernels(OfKernels, frozen=True, kw_only=True, tag="copy-kernels"):
 
     kernel_share: float
     of_norms_us: float = 0.0
-    """Of the time, what RMSNorm takes for its casts where it is written as operators."""
+    """The part of that time that RMSNorm spends on casts where it is written as operators."""
 
     @property
     def of_norms(self) -> str:
-        """What of it another finding saves."""
+        """How much of it another finding would save."""
         return self.words(self._OF_NORMS) if self.of_norms_us else ""
 
 

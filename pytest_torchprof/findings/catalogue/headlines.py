@@ -28,13 +28,13 @@ _MOST_NAMED: Final = 3
 
 
 class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
-    """What stands above everything else that is told of a recording; times in microseconds, shares 0..1."""
+    """What is shown of a recording before everything else; times in microseconds, shares 0..1."""
 
     WHAT: ClassVar[str]
     WHERE: ClassVar[str] = ""
 
     events: Events | None = None
-    """The events that the second sentence is of."""
+    """The events that the second sentence is about."""
 
     @property
     def what(self) -> str:
@@ -72,11 +72,11 @@ class NotMeasuredHeadline(Headline, frozen=True, kw_only=True, tag="not-measured
 
 
 class _OfWindow(Headline, frozen=True, kw_only=True):
-    """What is said of the time from the first step's start to the end of the steps and of the GPU's work."""
+    """The facts about the time from the first step's start to the end of the steps and of the GPU's work."""
 
     window_us: float
     share: float
-    """Of that time; of several GPUs the mean."""
+    """The share of that time; with several GPUs, the mean."""
     devices: int
     """How many GPUs worked."""
     longest_us: float
@@ -93,7 +93,7 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
 
     @property
     def mean(self) -> str:
-        """That it is a mean, where there are several."""
+        """Words for a mean, where there are several GPUs."""
         return "" if self.devices == 1 else ", in the mean"
 
     @property
@@ -141,39 +141,39 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     }
 
     gaps: int = 0
-    """In how many gaps it idled, of all devices."""
+    """How many gaps all devices have together."""
     is_last: bool = False
-    """Whether the gap is behind the last operation, and not before one."""
+    """Whether the gap comes after the last operation rather than before one."""
     begins: bool = False
-    """Whether the operation behind the gap is the first of its step."""
+    """Whether the operation after the gap is the first of its step."""
     begins_step: str | None = None
     """The name of that step, where there are several."""
     profiler_us: float = 0.0
     """For how long it idled while the profiler handled its own buffers, which is not counted; the mean of several."""
     set_up_us: float = 0.0
-    """For how long it idled while something was done that is done once; the mean of several."""
+    """How long it idled while something was done that is done only once; with several GPUs, the mean."""
     once_us: float | None = None
     """The longest gap of all, where most of it went into what is done once and the rest of the time did not."""
     communicating_share: float | None = None
-    """In which it did nothing but communicate, where that is much; the mean of several."""
+    """The share in which it did nothing but communicate, where that is much; with several GPUs, the mean."""
     queued_us: float = 0.0
-    """For how long it idled before what had been launched already; the mean of several."""
+    """How long it idled before operations that had already been launched; with several GPUs, the mean."""
     late_us: float = 0.0
-    """For how long it idled because the next operation was not launched yet; the mean of several."""
+    """How long it idled because the next operation had not been launched yet; with several GPUs, the mean."""
     late_once_us: float | None = None
     """For how long of that something was done that is done once, where that is long enough to be seen."""
     stacks: bool = False
-    """Whether functions of Python's were recorded, which slows the CPU."""
+    """Whether Python's functions were recorded, which slows the CPU."""
     loading_us: float | None = None
-    """For how long of that time data was loaded, where that is long."""
+    """How much of that time went into loading data, where that is long."""
     silent_us: float | None = None
-    """For how long of that time nothing is recorded, where that is most of it."""
+    """For how much of that time nothing is recorded, where that is most of it."""
     recaptured_us: float = 0.0
-    """For how long it idled while a CUDA graph was captured again; the mean of several."""
+    """How long it idled while a CUDA graph was captured again; with several GPUs, the mean."""
     recaptured_from_us: tuple[float, ...] = ()
     """When each of the calls began that captured it again, from the first step's start on."""
     recaptured_in: tuple[str, ...] = ()
-    """The operators that they are calls of."""
+    """The operators that were called."""
     meanwhile: Meanwhile | None = None
     """What most of the longest gap was spent with, where events tell."""
 
@@ -247,12 +247,12 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
 
     @property
     def loading(self) -> str:
-        """For how long of that data was loaded, where that is long."""
+        """How much of that went into loading data, where that is long."""
         return "" if self.loading_us is None else self.words(self._LOADING)
 
     @property
     def silent(self) -> str:
-        """For how long of that nothing is recorded, where that is most of it."""
+        """For how much of that nothing is recorded, where that is most of it."""
         return "" if self.silent_us is None else self.words(self._SILENT)
 
     @property
@@ -287,7 +287,7 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
     _HELD: ClassVar[str] = ", most of it while the CPU seems to have been held up"
 
     idle_share: float | None = None
-    """In which it idled, where that is much; the mean of several."""
+    """The share in which it idled, where that is much; with several GPUs, the mean."""
     held_us: float | None = None
     """For how long of that the CPU seems to have been held up, where that is most of it; the mean of several."""
     beyond_usual_us: float | None = None
@@ -319,7 +319,7 @@ class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
     _TAKES: ClassVar[str] = " takes {longest_us:us}"
 
     name_share: float
-    """Of the time of all kernels."""
+    """Its share of the time of all kernels."""
     op: str | None = None
     """The operator that launched the longest call."""
     in_graph: bool = False
@@ -330,7 +330,7 @@ class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
 
     @property
     def backlog(self) -> str:
-        """That it worked on what is of no step, where it did for long."""
+        """Words for work that belongs to no step, where there is much of it."""
         return "" if self.earlier_share is None else self.words(self._BACKLOG)
 
     @property
@@ -377,13 +377,13 @@ class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
 
     window_us: float
     share: float
-    """Of that time, in which an operator computed on any thread."""
+    """The share of that time in which an operator computed on any thread."""
     longest_us: float
     name: str
     name_share: float
-    """Of the time of all operators that compute."""
+    """Its share of the time of all operators that compute."""
     communicating_share: float | None = None
-    """In which a collective ran and no operator computed, where that is much."""
+    """The share in which a collective ran while no operator computed, where that is much."""
     source: str | None = None
 
     @property

@@ -48,9 +48,9 @@ class SlowType(OfKernels, frozen=True, kw_only=True, tag="slow-type"):
     kernel_share: float
     families: tuple[Literal["gemm", "conv"], ...]
     peak_ratio: float
-    """How many times as fast the device is at the faster type."""
+    """How many times faster the device is with the faster type."""
     peaks_known: bool = True
-    """Whether the peaks of the device tell that, else it is taken to be twice as fast."""
+    """Whether the device's peaks say so; otherwise it is taken to be twice as fast."""
     flags: Mapping[str, bool | str | None]
     """The settings of torch that decide about the type."""
 
@@ -211,7 +211,7 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
 
     kernel_share: float
     kernel: str
-    """The one that wastes most; what follows is about it."""
+    """The kernel that wastes most; the fields below are about it."""
     op: str
     family: str | None = None
     shapes: tuple[str, ...]
@@ -227,7 +227,7 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
 
     @property
     def rates(self) -> str:
-        """What it reaches."""
+        """What that kernel reaches."""
         tflops = [f"{show_rate(self.flops / self.mean_us / 1e6)} TFLOP/s"] if self.flops else []
         return " and ".join(tflops + ([f"{show_rate(self.bytes / self.mean_us / 1e3)} GB/s"] if self.bytes else []))
 
@@ -308,7 +308,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     share: float
     count: int
     kernels: tuple[str, ...]
-    """Those of the first one, from product to product."""
+    """The kernels of the first occurrence, from product to product."""
     ops: tuple[str, ...]
     """What was called, at most three names."""
     between_us: float
@@ -331,7 +331,7 @@ class WrittenOut(OfKernels, frozen=True, kw_only=True, tag="written-out"):
 
     @property
     def each(self) -> int:
-        """Of how many kernels the first one consists."""
+        """How many kernels the first one consists of."""
         return len(self.chain)
 
 
@@ -350,7 +350,7 @@ class UnfusedNorm(WrittenOut, frozen=True, kw_only=True, tag="unfused-norm"):
     ACTION = "use torch.compile, which fuses them, or torch.nn.RMSNorm"
 
     norms: int
-    """How many."""
+    """How many of them there are."""
 
 
 class UnfusedRotary(WrittenOut, frozen=True, kw_only=True, tag="unfused-rotary"):
@@ -365,7 +365,7 @@ class UnfusedRotary(WrittenOut, frozen=True, kw_only=True, tag="unfused-rotary")
     ACTION = "use torch.compile, which fuses them"
 
     embeddings: int
-    """How many."""
+    """How many of them there are."""
 
 
 class LayoutConversion(OfKernels, frozen=True, kw_only=True, tag="layout-conversion"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.page.measured import Measured
 
 _ROOM_BYTES: Final = 4_500_000
-"""Of recordings, compressed: a page of 2,000 tests stays below 10 MB."""
+"""The room for compressed recordings: a page of 2,000 tests stays below 10 MB."""
 _NOTHING: Final = (
     '<p class="lead">No test was measured.</p><p>A test is measured with '
     "<code>@pytest.mark.torchprof(max_kernels=3)</code>, by the fixture <code>torchprof</code>, or, all of them, with "
@@ -40,7 +40,7 @@ class Heading:
 
     title: str
     lines: tuple[str, ...] = ()
-    """Below it: where it was measured, what it is compared with, what else the run has to say."""
+    """The lines below it: where it was measured, what it is compared with, what else the run has to say."""
     sides: tuple[str, str] | None = None
     """What the measurement before and this one are called, where two are compared."""
     compared: str = "baseline"
@@ -54,7 +54,7 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     recordings: dict[str, bytes] = {}
     ranks: list[RankOnPage] = []
     for measured in several:
-        # The first one is drawn whatever it takes.
+        # The first one is drawn however large it is.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
         detail, drawn = _details_and_recordings(measured, room=room)
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]

@@ -9,14 +9,10 @@ from pytest_torchprof.compare import diff
 from pytest_torchprof.compare.change import WORSE
 from pytest_torchprof.compare.cost import cost_by_family
 from pytest_torchprof.compare.cost_lines import large_and_small
+from pytest_torchprof.compare.cost_words import explain_cost, label_shift
 from pytest_torchprof.compare.number_changes import GPU_TIME
-from pytest_torchprof.compare.words import (
-    change_words,
-    explain_cost,
-    factor_words,
-    label_shift,
-    movement_words,
-)
+from pytest_torchprof.compare.number_words import factor_words, movement_words
+from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.columns import RowColumn
 
 _MOST_DRAWN: Final = 400
-"""Of so many collectives of a step, the longest ones, each rank's part is drawn."""
+"""How many collectives of a step, the longest ones, are drawn with each rank's part."""
 _RANK_IN_NAME: Final = re.compile(r"\.rank\d+of\d+(?=\.json)")
 
 
@@ -33,7 +33,7 @@ class RankOnPage(NamedTuple):
 
     part: RankPart
     number: int | None
-    """Which of the page's measurements it is; None: it is beside one of them."""
+    """Which of the page's measurements it is; None if it only stands beside one of them."""
 
 
 class JobOnPage(NamedTuple):

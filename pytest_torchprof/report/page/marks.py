@@ -27,7 +27,7 @@ class Marks:
 
     headline: Headline
     events: tuple[Events | None, ...]
-    """Those of the headline, then those of each finding in the order of the findings; None where there are none."""
+    """The events of the headline, then those of each finding in their order; None for one without events."""
 
 
 def marks_of(analysis: Analysis, findings: Sequence[Finding]) -> Marks:

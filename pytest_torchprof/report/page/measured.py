@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 MOST_DRAWN: Final = 40
-"""Of so many recordings a page has the timeline."""
+"""How many recordings a page draws the timeline of."""
 ERROR: Final = "error"
 """The verdict on a test whose own code raised, whatever was measured of it until then."""
 VERDICTS: Final = (
@@ -44,7 +44,7 @@ VERDICTS: Final = (
     ),
     *(str(Outcome.PASSED), str(Outcome.RECORDED), str(Outcome.GONE)),
 )
-"""In the order in which a reader wants them."""
+"""The outcomes in the order in which a reader wants to see them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Measured:
 
     @property
     def outcome(self) -> Outcome:
-        """How it came out."""
+        """The outcome of the measurement."""
         return self.result.outcome
 
     @property

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 10_000
 _LARGEST: Final = 2**53 - 1
-"""What the page's numbers hold exactly."""
+"""The largest integer that the page's numbers hold exactly."""
 _EARLIEST_NS, _LATEST_NS = 3600 * 10**9, 2**62
 _DEVICE_TYPES: Final = {0: "CPU"}
-"""As c10 numbers them; all others are GPUs."""
+"""The CPU's number among c10's types of devices; all others are GPUs."""
 
 
 def pack(analysis: Analysis, marks: Sequence[Events | None] = ()) -> bytes:

@@ -25,7 +25,7 @@ Table = dict[str, Any]
 """
 
 _MOST_ROWS: Final = 2000
-"""More of a table nobody scrolls through; what is left out is counted."""
+"""The most rows of a table: nobody scrolls through more, and what is left out is counted."""
 
 
 WAYS: Final = ("kernel", "family", "op", "module")
@@ -98,7 +98,7 @@ def _cells(columns: Sequence[RowColumn], row: Any, beside: Among) -> dict[str, A
 def as_table(columns: Sequence[RowColumn], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return rows, keyed by column, in the page's form."""
     known = {column.key: column for column in columns}
-    # A column in which nothing stands says nothing.
+    # An empty column says nothing.
     keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     return {
         "columns": [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
-from pytest_torchprof.compare.words import show_factor
+from pytest_torchprof.compare.number_words import show_factor
 from pytest_torchprof.report.columns import TESTS, Among
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.page.document import text
@@ -24,10 +24,10 @@ _WORDS: Final[Mapping[str, str]] = {
     Outcome.GONE: "only before",
 }
 _PART: Final = 200
-"""So many rows are laid out at a time; a list of thousands would hold up the first paint."""
+"""How many rows are laid out at a time: a list of thousands would hold up the first paint."""
 _TITLES: Final = {column.key: column.page for column in TESTS if column.page}
 _FACTS: Final = {column.key: column for column in TESTS if column.page and column.key not in BY_NAME}
-"""Columns of what a result holds besides its numbers."""
+"""The columns of what a result holds besides its numbers."""
 
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:

@@ -17,7 +17,8 @@ from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from pytest_torchprof.testing.options import RunOptions, TestOptions
+    from pytest_torchprof.testing.marker_options import TestOptions
+    from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.ranks.job import Jobs
     from pytest_torchprof.testing.session import RunState
 

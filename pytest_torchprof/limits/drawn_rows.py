@@ -1,0 +1,115 @@
+"""Rows of work as a failure shows them: columns side by side, with places behind or below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import add
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.screen import INDENT
+from pytest_torchprof.text import and_more, cut, cut_apart, first_of, reason_line, show_us, width_of
+from pytest_torchprof.text.tables import lined_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.limits.evidence import AnyEvidence
+    from pytest_torchprof.limits.screen import Caps, Screen
+
+MOST_WITH_PLACES = 18
+"""Up to this many lines of work have their places below each; with more, all kernels are named before any place."""
+MOST_PLACES = 3
+"""The most places of one row on a screen of limited size."""
+LONGEST_OPS = 28
+_LEAST_NAME = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of work as it is shown on a screen."""
+
+    line: str
+    places: tuple[str, ...]
+    """The lines below it that say where its work comes from; empty if that is shown on the same line."""
+
+
+def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
+    """Return the rows in aligned columns, each with its place on the same line if all of them fit."""
+    columns = [
+        [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
+        [row.note for row in rows],
+        [_ops(row, screen) for row in rows],
+    ]
+    used = [texts for texts in columns if any(texts)]
+
+    def room_beside() -> int:
+        # The indent, "9999 x " and the blanks before each column take room too.
+        return screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
+
+    if room_beside() < _LEAST_NAME and columns[-1] in used and len(used) > 1:
+        used.remove(columns[-1])
+    room = room_beside()
+    names = [_name(row, screen) for row in rows]
+    names = names if screen.everything else cut_apart(names, max(room, _LEAST_NAME))
+    aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
+    counts = [f"{' ' * INDENT}{row.count:>4} x " for row in rows]
+    lines = map(add, counts, lined_up(list(zip(names, *used, strict=True)), aligns))
+    beside = [row.places[0][1] if row.places else "" for row in rows]
+    if all(len(row.places) <= 1 for row in rows):
+        longer = [*map(add, counts, lined_up(list(zip(names, *used, beside, strict=True)), [*aligns, "left"]))]
+        if max(map(width_of, longer), default=0) <= screen.width:
+            return {row: Row(line=line, places=()) for row, line in zip(rows, longer, strict=True)}
+    return {
+        row: Row(line=line, places=tuple(_places_below(row, screen))) for row, line in zip(rows, lines, strict=True)
+    }
+
+
+def _places_below(row: WorkRow, screen: Screen) -> list[str]:
+    everything = screen.everything or len(row.places) == MOST_PLACES + 1
+    most = len(row.places) if everything else MOST_PLACES
+    several = len(row.places) > 1
+    indent = " " * (INDENT + 7)
+    shown = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
+    places = [part for line in shown for part in screen.broken(line)]
+    left = len(row.places) - most
+    return [*places, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
+
+
+def _name(row: WorkRow, screen: Screen) -> str:
+    return row.full if screen.everything else row.name
+
+
+def _ops(row: WorkRow, screen: Screen) -> str:
+    operators = row.launched_by(_name(row, screen))
+    ops = ", ".join(operators if screen.everything else operators[:3])
+    return ops if screen.everything else cut(ops, LONGEST_OPS)
+
+
+def detail_blocks(
+    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen
+) -> tuple[list[tuple[bool, list[str]]], list[list[str]]]:
+    """Return the lines of each row and note, and the places of rows that are too many to have them below each.
+
+    Each group of lines has a flag that says whether it belongs to a row.
+    """
+    rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
+    drawn = _drawn(rows, screen)
+    blocks: list[tuple[bool, list[str]]] = []
+    for fact in evidence:
+        if isinstance(fact, WorkRow):
+            blocks.append((True, [drawn[fact].line, *drawn[fact].places]))
+        else:
+            blocks += [(False, screen.broken(f"{' ' * INDENT}{reason_line(line)}", caps.notes)) for line in fact.lines]
+    below = any(row.places for row in drawn.values())
+    if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
+        return blocks, []
+    of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
+    return of_rows, [screen.broken(_places_of(row, screen), caps.places) for row in rows if row.places]
+
+
+def _places_of(row: WorkRow, screen: Screen) -> str:
+    """Return one line on where the work of a row comes from; on a terminal there is room for one place."""
+    places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places]
+    most = MOST_PLACES if screen.columns is None else 1
+    return f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"

@@ -1,0 +1,245 @@
+"""The text of a failure: which limits, what was seen instead, where it comes from, why, and what to do."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from pytest_torchprof.findings.catalogue.compiling import GraphBroke
+from pytest_torchprof.limits.drawn_rows import detail_blocks
+from pytest_torchprof.limits.evidence import GraphBreakLine, WorkRow
+from pytest_torchprof.limits.failure import Failure, failure_of
+from pytest_torchprof.limits.failure_lines import (
+    REMEDY,
+    FailureLine,
+    first_come,
+    first_moved,
+    moved_lines,
+    shown_lines,
+    with_colon,
+)
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.limit_line import limit_line, says_more
+from pytest_torchprof.limits.one_line import brief_text, in_one_line
+from pytest_torchprof.limits.remedies import remedies_of
+from pytest_torchprof.limits.screen import DEFAULT, INDENT, Screen, fitting
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.text import counted, number_alike, reason_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Finding
+    from pytest_torchprof.limits.evidence import AnyEvidence
+    from pytest_torchprof.limits.screen import Caps
+
+
+def error_for(
+    verdicts: Iterable[Verdict],
+    analysis: Analysis,
+    why: Callable[[str], Sequence[Finding]],
+    *,
+    also: Iterable[FailureLine] = (),
+    screen: Screen = DEFAULT,
+) -> LimitsMissed | NotMeasured | None:
+    """Return the error for verdicts that do not hold and lines of other failures; None if there are none.
+
+    It has the whole text, for JUnit, annotations and code that catches it, and the brief text that ``-q`` shows.
+
+    ``why`` returns the findings that may explain why the limit of a name was missed. *Not measured* wins, since an
+    expected failure must not hide it.
+    """
+    failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
+    if not failed and not others:
+        return None
+    text = failure_text(failed, failure_of(failed, analysis, why), others, screen)
+    error: LimitsMissed | NotMeasured = LimitsMissed(text)
+    if unmeasured := [verdict for verdict in failed if verdict.status == NOT_MEASURED]:
+        reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
+        error = NotMeasured(Several.of(reasons), screen=text)
+    error.brief = brief_text(failed, others, screen)
+    error.in_one_line = in_one_line(failed, others)
+    return error
+
+
+def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
+    """Return what does not hold, in words: of limits that do not hold, and of lines of other failures.
+
+    On a terminal each section has so few lines that what to do is seen on the first screen, too.
+    """
+    numbered = _with_numbers(verdicts)
+    details = _details(numbered, failure, others)
+    caps = screen.caps(len(numbered), others=bool(details))
+    sections = [_section(verdict, failure.why, caps, screen) for verdict in _without_repetition(numbered, caps)]
+    about_others = _about_others(details, caps, screen)
+    left = about_others.left + (sum(section.left for section in sections) if caps.sums_up else 0)
+    # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
+    remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
+    lines = [
+        *_headline(numbered, failure, others, screen),
+        *chain.from_iterable(section.lines for section in sections),
+        *chain.from_iterable(
+            screen.broken(f"  lines: not known: {reason_line(str(reason))}") for reason in failure.unlocated
+        ),
+        *([""] if numbered else []),
+        *about_others.lines,
+        *screen.left_out(left, "line", indent=2),
+        *_what_to_do(numbered, failure.why, others, caps, screen),
+        *shown_lines([*remedies, *varied], screen),
+    ]
+    return "\n".join(lines)
+
+
+def _details(verdicts: tuple[Verdict, ...], failure: Failure, others: tuple[FailureLine, ...]) -> list[FailureLine]:
+    """Return the lines of other failures that stand above what to do, without what is named below a limit already."""
+    named = set(chain.from_iterable(_named_breaks(verdict, failure.why) for verdict in verdicts))
+    return [
+        line
+        for line in with_colon(others)
+        if line.about not in ("remedy", "varies") and not (line.about == "broke" and line.subject in named)
+    ]
+
+
+class _Section(NamedTuple):
+    """A section of a failure, as far as it is shown."""
+
+    lines: list[str]
+    left: int
+    """How many rows, notes or lines are left out."""
+
+
+def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
+    """Return the headline and as many of the lines below it as the caps allow."""
+    first, *more = [shown_lines([line], screen) for line in details] or [[]]
+    room = None if caps.lines is None else max(caps.lines - len(first), 0)
+    below = fitting(more, room, counts_one=caps.sums_up)
+    return _Section([*first, *chain.from_iterable(below)], len(more) - len(below))
+
+
+def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
+    """Return the places of the graph breaks that are named below a limit."""
+    breaks = [fact.file_line for fact in verdict.evidence if isinstance(fact, GraphBreakLine)]
+    return breaks + [finding.source for finding in why(verdict.limit) if isinstance(finding, GraphBroke)]
+
+
+def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> _Section:
+    """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
+    evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
+    blocks, places = detail_blocks(evidence, caps, screen)
+    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)
+    notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
+    left = len(blocks) - len(rows) - len(notes)
+    of_rows, of_notes = iter(rows), iter(notes)
+    details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
+    findings = why(verdict.limit) if verdict.status == MISSED else ()
+    whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
+    reasons = [screen.broken(line, caps.reasons) for line in whys]
+    lines = [
+        *screen.broken(limit_line(verdict), caps.seen, hanging=INDENT),
+        *chain.from_iterable(details),
+        *([] if caps.sums_up else screen.left_out(left, indent=INDENT + 3)),
+        *chain.from_iterable(fitting(places, caps.places, counts_one=True)),
+        *chain.from_iterable(fitting(reasons, caps.reasons, counts_one=True)),
+    ]
+    return _Section(lines, left)
+
+
+def _fitting_rows(rows: Sequence[list[str]], caps: Caps) -> list[list[str]]:
+    """Return as many rows as fit with their places, and one more without if no other is left."""
+    first = [lines[: caps.rows] if caps.rows else lines for lines in rows[:1]]
+    shown = fitting([*first, *rows[1:]], caps.rows, counts_one=caps.sums_up)
+    return [*shown, rows[-1][:1]] if len(rows) == len(shown) + 1 and not caps.sums_up else shown
+
+
+def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict]:
+    """Return the verdicts with each set of rows once: several limits may be missed by the same kernels.
+
+    Where another limit shows them in another order, and not all, the one that misses this limit most stays.
+    """
+    seen: dict[frozenset[WorkRow], Sequence[WorkRow]] = {}
+    shown = []
+    for verdict in verdicts:
+        rows = verdict.rows
+        others = tuple(fact for fact in verdict.evidence if not isinstance(fact, WorkRow))
+        if (before := seen.get(frozenset(rows))) is None:
+            shown.append(verdict)
+        else:
+            shown.append(replace(verdict, evidence=(*(row for row in rows[:1] if row not in before), *others)))
+        if rows:
+            seen.setdefault(frozenset(rows), rows[: caps.rows])
+    return shown
+
+
+def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts with numbers after short names that stand for several full names."""
+    rows = [row for verdict in verdicts for row in verdict.rows]
+    kinds = [*dict.fromkeys((row.name, row.full) for row in rows)]
+    names = dict(zip(kinds, number_alike([name for name, _ in kinds]), strict=True))
+
+    def numbered(fact: AnyEvidence) -> AnyEvidence:
+        return replace(fact, name=names[fact.name, fact.full]) if isinstance(fact, WorkRow) else fact
+
+    return tuple(replace(verdict, evidence=tuple(map(numbered, verdict.evidence))) for verdict in verdicts)
+
+
+def _headline(
+    verdicts: tuple[Verdict, ...], failure: Failure, others: tuple[FailureLine, ...], screen: Screen
+) -> list[str]:
+    """Return the names of the limits by their status, with what changed against a baseline, and a blank line."""
+    if not verdicts:
+        return []
+    parts = []
+    for status in (MISSED, NOT_MEASURED):
+        names = [verdict.name for verdict in verdicts if verdict.status == status]
+        if names:
+            parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
+    # What the compiler did, or what was not measured, does not belong to a step.
+    of_step = any(verdict.status == MISSED and verdict.in_step for verdict in verdicts)
+    steps = f" (worst of {failure.steps} steps)" if failure.steps > 1 and of_step else ""
+    moved = moved_lines(others)
+    cause = f"; {first_moved(moved)}" if moved else ""
+    return [*screen.broken(f"{'; '.join(parts)}{steps}{cause}"), ""]
+
+
+def _code_of(verdict: Verdict) -> str:
+    """Return the code under which it is explained why a limit is not measured."""
+    return (verdict.reason.code if verdict.reason is not None else None) or Code.NOT_MEASURED
+
+
+def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return what to do about limits that are not measured: first what a reason itself asks for."""
+    unmeasured = [verdict for verdict in verdicts if verdict.status == NOT_MEASURED]
+    actions = dict.fromkeys(verdict.reason.ACTION for verdict in unmeasured if verdict.reason is not None)
+    asked = [action for action in actions if action]
+    what = "more" if asked else "what to do"
+    codes = dict.fromkeys(map(_code_of, unmeasured))
+    return [
+        *asked,
+        *(f"`torchprof explain {code}` says {what}; a limit that was not measured never passes" for code in codes),
+    ]
+
+
+def _what_to_do(
+    verdicts: tuple[Verdict, ...],
+    why: Callable[[str], Sequence[Finding]],
+    others: Sequence[FailureLine],
+    caps: Caps,
+    screen: Screen,
+) -> list[str]:
+    """Return the lines of the remedies for limits."""
+    came = first_come([line for line in moved_lines(others) if line.about == "came"])
+    remedies = remedies_of(verdicts, why, came=came)
+    left = 0 if caps.remedies is None or len(remedies) <= caps.remedies + 1 else len(remedies) - caps.remedies
+    # A line would only say that there is one more.
+    shown = remedies[: len(remedies) - left]
+    return [
+        *chain.from_iterable(screen.broken(f"{REMEDY}{line}") for line in shown),
+        *screen.left_out(left, indent=len(REMEDY)),
+        *chain.from_iterable(screen.broken(f"{REMEDY}{line}") for line in _about_not_measured(verdicts)),
+    ]

@@ -1,0 +1,37 @@
+"""One limit in a line: as it was written, and what was seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.limit import NOT_MEASURED
+from pytest_torchprof.limits.screen import INDENT
+from pytest_torchprof.text import reason_line
+
+if TYPE_CHECKING:
+    from pytest_torchprof.limits.evidence import AnyEvidence
+    from pytest_torchprof.limits.limit import Verdict
+
+COLUMN = 32
+"""The column at which the measured value starts, if the limit leaves room for it."""
+
+
+def limit_line(verdict: Verdict) -> str:
+    """Return a line with the limit as it was written, and what was seen."""
+    limit = f"  {verdict.written}"
+    if len(limit) >= COLUMN:
+        return f"{limit}\n{' ' * INDENT}{measured_text(verdict)}"
+    return f"{limit:<{COLUMN}}{measured_text(verdict)}"
+
+
+def measured_text(verdict: Verdict) -> str:
+    measured = reason_line(verdict.text)
+    return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
+
+
+def says_more(fact: AnyEvidence, verdict: Verdict) -> bool:
+    """Return whether a row says more than how often an operator ran that what was seen names already."""
+    if not isinstance(fact, WorkRow) or verdict.evidence != (fact,):
+        return True
+    return bool(fact.places or fact.note or fact.time_us is not None or fact.name not in verdict.text.split())

@@ -1,0 +1,120 @@
+"""The room for the text of a failure: its columns, and how many lines each of its sections has."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from pytest_torchprof.text import and_more, broken, cut_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INDENT: Final = 6
+"""The column at which lines below a limit start."""
+_NARROWEST, _WIDEST = 40, 100
+"""The columns that rows of work are drawn for, at least and at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """The room for a text: columns, lines, or no bound."""
+
+    width: int = 100
+    columns: int | None = None
+    """The column at which prose is wrapped; None if the width is not known, as in a file: lines stay whole."""
+    lines: int = 36
+    """Lines for failures other than limits; with pytest's own lines and the recordings', they fill a screen of 40."""
+    everything: bool = False
+    """Whether nothing may be left out (``-vv``)."""
+    rest: str = "pytest -vv"
+    """The command that shows what is left out; empty where none does."""
+
+    @classmethod
+    def of_columns(cls, columns: int | None, **more: Any) -> Self:
+        """Return the room of a terminal of so many columns; None where they are not known."""
+        return cls(width=min(max(columns or 80, _NARROWEST), _WIDEST), columns=columns or None, **more)
+
+    def broken(self, line: str, most: int | None = None, *, hanging: int = 0) -> list[str]:
+        """Return a sentence, broken where the columns end; without its middle where it takes more lines than ``most``.
+
+        Its beginning says what it is about, and its end often where that is.
+        """
+        lines = broken(line, self.columns, hanging=hanging).split("\n")
+        if not most or self.columns is None or len(lines) <= most:
+            return lines
+        shorter = (cut_inside(line, width) for width in range(most * self.columns, 0, -8))
+        drawn = (broken(text, self.columns, hanging=hanging).split("\n") for text in shorter)
+        return next((lines for lines in drawn if len(lines) <= most), lines[:most])
+
+    def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
+        """Return a line that says that there are so many more, and how to see them; none if there are none."""
+        command = f": {self.rest}" if self.rest else ""
+        return [f"{' ' * indent}{and_more(count, noun).lstrip()}{command}"] if count > 0 else []
+
+    def caps(self, limits: int, *, others: bool) -> Caps:
+        """Return how many lines each section has where so many limits fail, and ``others`` beside them or without."""
+        if self.everything:
+            return _UNBOUNDED
+        if self.columns is None:
+            caps = _IN_A_FILE[min(limits, len(_IN_A_FILE) - 1)]
+        else:
+            caps = _ON_A_TERMINAL[min(limits + others, len(_ON_A_TERMINAL)) - 1]
+        return caps._replace(lines=min(caps.lines or 0, self.lines))
+
+
+class Caps(NamedTuple):
+    """The most lines of each section of a failure; None: all of them."""
+
+    seen: int | None = None
+    """The limit, and what was seen instead."""
+    rows: int | None = None
+    """Below it: rows of kernels and other work, with their places."""
+    notes: int | None = None
+    """Below it: further lines about it."""
+    places: int | None = None
+    """Below it: where the work comes from, if that is not shown with the rows."""
+    reasons: int | None = None
+    """Below it: findings that may be the cause."""
+    lines: int | None = None
+    """About all failures other than limits."""
+    remedies: int | None = None
+    """How many remedies there are, for all limits together."""
+    sums_up: bool = False
+    """Whether rows and notes that are left out are counted once for all limits, and not below each."""
+
+
+DEFAULT: Final = Screen()
+_UNBOUNDED: Final = Caps()
+_IN_A_FILE: Final[Sequence[Caps]] = (
+    Caps(lines=36),
+    Caps(rows=20, notes=12, places=4, reasons=2, lines=18, remedies=3),
+    Caps(rows=8, notes=6, places=2, reasons=1, lines=18, remedies=3),
+    Caps(rows=5, notes=3, places=1, reasons=1, lines=18, remedies=3),
+    Caps(rows=5, notes=2, places=1, reasons=1, lines=18, remedies=2),
+)
+"""By the number of limits, from none on; nothing has to be seen at once."""
+_ON_A_TERMINAL: Final[Sequence[Caps]] = (
+    Caps(rows=10, notes=6, places=2, reasons=3, lines=16, remedies=3),
+    Caps(seen=5, rows=5, notes=3, places=1, reasons=2, lines=6, remedies=3),
+    Caps(seen=4, rows=2, notes=2, places=1, reasons=1, lines=4, remedies=3),
+    *[Caps(seen=3, rows=2, notes=2, places=0, reasons=0, lines=3, remedies=2, sums_up=True)] * 2,
+    Caps(seen=2, rows=1, notes=1, places=0, reasons=0, lines=2, remedies=2, sums_up=True),
+    Caps(seen=2, rows=0, notes=0, places=0, reasons=0, lines=1, remedies=2, sums_up=True),
+)
+"""For one limit that fails, for two, and so on; all other failures together count as one more. At 80 columns the first
+remedy is on the first screen of 24 lines."""
+
+
+def fitting(blocks: Sequence[list[str]], most: int | None, *, counts_one: bool = False) -> list[list[str]]:
+    """Return as many of the blocks of lines as fit in so many lines.
+
+    A single line that is left is shown too, since its number would take as much room; with ``counts_one`` it is not.
+    """
+    if most is None:
+        return [*blocks]
+    shown = list(blocks[: bisect_right([*accumulate(map(len, blocks))], most)])
+    left = blocks[len(shown) :]
+    return [*shown, *left] if len(left) == 1 and len(left[0]) == 1 and not counts_one else shown
