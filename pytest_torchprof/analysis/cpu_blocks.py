@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pytest_torchprof.devices.range_names import STEP
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace import Trace
 
-_STEP = "ProfilerStep#"
 _LONG_AGO = -(2**80)
 
 
@@ -34,7 +34,7 @@ class CpuBlocks(Struct, frozen=True, kw_only=True):
 def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
     """Return the blocks of a recording; ``outermost`` are the operators that no other one holds."""
     ops, notes, calls = trace.ops, trace.annotations, trace.calls
-    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(_STEP)]
+    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
     starts, ends, named = (
         [*[column[i] for i in outermost], *[noted[i] for i in kept], *called]
         for column, noted, called in (
