@@ -389,10 +389,10 @@ def test_the_first_screen_says_in_a_line_what_to_do_about_what_most_stands_out(a
         builder.sync(at + 50, 190, what="stream sync")
     path = builder.write(tmp_path / "t.json")
     first = next(finding for finding in load(path).findings if finding.severity != "information")
-    (line,) = [line for line in analyze(path).splitlines() if line.startswith("What to do: ")]
-    assert line.removeprefix("What to do: ").removesuffix(".") in (first.remedy, first.action)
+    (line,) = [line for line in analyze(path).splitlines() if line.startswith("What to do first: ")]
+    assert line.removeprefix("What to do first: ").removesuffix(".") in (first.remedy, first.action)
     assert len(line) <= min(width, 80)
-    assert "What to do: " not in analyze(path, "--no-findings")
+    assert "What to do" not in analyze(path, "--no-findings")
 
 
 NO_LINES = "Lines of your code are not recorded: "
@@ -420,7 +420,7 @@ def test_where_no_line_is_known_the_first_screen_says_how_to_get_them(analyze, t
         builder.sync(at + 50, 190, what="stream sync")
     top, _, _ = analyze(builder.write(tmp_path / "t.json")).partition("\n\n")
     assert [line for line in top.splitlines() if line.startswith(NO_LINES)] == said
-    assert not said or top.splitlines()[-2].startswith("What to do: ")
+    assert not said or top.splitlines()[-2].startswith("What to do first: ")
 
 
 def test_no_code_of_what_to_do_next_is_broken_at_a_hyphen(analyze, shared_trace, monkeypatch):

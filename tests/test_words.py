@@ -22,6 +22,7 @@ SEVERAL = {
     "GPU annotation": "GPU annotations",
     "GEMM": "GEMMs",
     "note": "notes",
+    "folder": "folders",
     "record": "records",
     "run": "runs",
     "archive": "archives",

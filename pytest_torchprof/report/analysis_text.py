@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import asdict
 
@@ -79,7 +79,8 @@ _FIRST_FINDINGS = 3
 _WITH_STACKS = "recorded with Python functions, which inflates CPU times"
 _LONGEST = 80
 """Columns of what is to be taken in at a glance, however wide the screen is."""
-_TO_DO = "What to do: "
+_TO_DO: Final = {False: "What to do: ", True: "What to do first: "}
+"""By whether there is more than one finding."""
 
 
 def text(  # noqa: PLR0913 - the options of the command
@@ -128,9 +129,9 @@ def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str
     first = [finding for finding in findings if finding.severity != "information"][:_FIRST_FINDINGS]
     lines = wrapped(printable(headline.message), "", width=width)
     if first:
-        listed = [*map(_in_the_list, first), and_more(len(findings) - len(first), "finding").lstrip()]
+        listed = [*map(_in_the_list, first), _and_below(len(findings) - len(first))]
         entries = (wrapped(printable(entry), "    ", first="  ", width=width) for entry in listed if entry)
-        lines += ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first[0], width)]
+        lines += ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first, width)]
         lines += _where_lines_come_from(analysis, first, width)
     return "\n".join(lines)
 
@@ -149,15 +150,20 @@ def _where_lines_come_from(analysis: Analysis, first: Sequence[Finding], width: 
     return wrapped(f"Lines of your code are not recorded: {way} records them.", "", width=width)
 
 
-def _first_remedy(first: Finding, width: int) -> list[str]:
+def _and_below(count: int) -> str:
+    return f"{and_more(count, 'finding').lstrip()} below" if count else ""
+
+
+def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
     """Return what to do about what most stands out, in so many words as a line holds: the others stand at the end."""
+    first, to_do = findings[0], _TO_DO[len(findings) > 1]
     if not first.remedy:
         return []
-    room = min(width, _LONGEST) - len(_TO_DO) - len(".")
+    room = min(width, _LONGEST) - len(to_do) - len(".")
     remedy = printable_line(first.remedy)
     # A plugin's remedy has no other words for a line.
     action = remedy if width_of(remedy) <= room else printable_line(first.action, ACTION_WIDTH)
-    return wrapped(printable(f"{_TO_DO}{action}."), "", width=width)
+    return wrapped(printable(f"{to_do}{action}."), "", width=width)
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:

@@ -43,7 +43,7 @@ copies to the GPU, to the CPU, or in directions that are not known."""
 class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     """An operator made the CPU wait for the GPU, for which the program did not ask."""
 
-    TITLE = "Hidden synchronization"
+    TITLE = "Operators make the CPU wait for the GPU"
     SENTENCE = "operators made the CPU wait for the GPU {syncs:time}, {time_us:us} in all, {meanwhile}: {named}"
     REMEDY = "{ways}"
     _IDLED = "of which the GPU idled {idle_us:us}"

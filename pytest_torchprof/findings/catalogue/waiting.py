@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar
 
 from pytest_torchprof.findings.finding import Finding, Severity
-from pytest_torchprof.text import all_of, enumerated, show_us
+from pytest_torchprof.text import all_of, counted, enumerated, show_us
 
 
 class _InRange(Finding, frozen=True, kw_only=True):
@@ -71,6 +71,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
         'launch for all (mode="reduce-overhead")'
     )
     ACTION = "more work per launch: larger batches, fused code, CUDA graphs"
+    _WITHOUT_STACKS = "record without Python functions, then larger batches, CUDA graphs"
 
     _MOSTLY_ELSE = (
         "most of the recording is set-up, compilation or other work of the CPU: the GPU was busy for {busy_us:us} and "
@@ -114,7 +115,13 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def action(self) -> str:
-        return self.ACTION if self.launch_ratio <= self._TOO_LARGE else self._WARM_STEPS
+        if self.launch_ratio > self._TOO_LARGE:
+            return self._WARM_STEPS
+        return self._WITHOUT_STACKS if self.stacks else self.ACTION
+
+    @property
+    def at(self) -> str:
+        return super().at or f" in {counted(self.gaps, 'gap')}"
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
@@ -457,7 +464,7 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
-    ACTION = "look for inputs at new addresses and results still in use"
+    ACTION = "copy new inputs into the same tensors, clone or drop old results"
     _MOST_NAMED = 4
 
     time_us: float
