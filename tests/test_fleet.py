@@ -286,9 +286,10 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
 
 def test_what_other_runs_have_written_is_no_recording(traces, tmp_path, capsys):
     assert fleet(traces, "--into", traces / "before") == 3
-    # Their names alone say nothing.
+    # Their names alone say nothing, and neither does a folder beside them.
     own_recording({"one": 1}).write(traces / "bert" / "list.json")
     own_recording({"one": 2}).write(traces / "bert" / "summary.json")
+    (traces / "bert" / "parts").mkdir()
     capsys.readouterr()
     assert fleet(traces, "--into", traces / "out") == 3
     assert "other runs have written into 1 folder" in capsys.readouterr().err

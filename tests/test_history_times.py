@@ -463,6 +463,7 @@ def test_the_log_is_of_one_machine_and_since_a_day_where_that_is_asked_for(capsy
     one_machine = shown(capsys, "log", folder, TEST, "--machine", "1111")
     assert "on machine 11111111" in one_machine
     assert "on machine 00000000" not in one_machine
+    assert shown(capsys, "log", folder, TEST, "--machine", "machine 11111111") == one_machine
     assert shown(capsys, "log", folder, TEST, "--machine", "h100") == log
     # Of the stretch before the change only the runs of the last days are counted.
     late = shown(capsys, "log", folder, TEST, "--since", "2026-02-18")
