@@ -53,12 +53,13 @@ def fleet(*words):
     return main(["fleet", "run", *map(str, words), "--jobs", "2"])
 
 
-def started(*words, cwd):
+def started(*words, cwd, **environment):
     """Start the command as a program; its processes are started anew from it."""
     script = cwd / "fleet_script.py"
     script.write_text(FLEET)
     command = [sys.executable, str(script), *map(str, words), "--jobs", "2"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    whole = {**os.environ, **environment}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=whole)
 
 
 def summary_in(folder):
@@ -551,6 +552,21 @@ def test_a_full_disk_loses_nothing(traces, tmp_path):
     assert not list((tmp_path / "out").rglob("*.tmp"))
     assert fleet(*words) == 3
     assert content(tmp_path / "out") == whole
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a console there tells processes by groups")
+def test_ctrl_c_while_a_process_begins_is_the_commands_alone(traces, tmp_path):
+    """A terminal interrupts all processes at once, also one that has just begun to import."""
+    interrupted = (
+        "import os, signal, sys\nif 'spawn_main' in ' '.join(sys.orig_argv): os.kill(os.getpid(), signal.SIGINT)"
+    )
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(interrupted)
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join(filter(None, [str(tmp_path / "early"), before]))
+    out, err = started(traces, "--into", tmp_path / "out", cwd=tmp_path, PYTHONPATH=path).communicate()
+    assert "Traceback" not in err
+    assert "8 files listed: 5 judged" in out
 
 
 def test_shards_share_the_folder_and_nothing_else(traces, tmp_path, capsys):
