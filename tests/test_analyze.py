@@ -423,6 +423,15 @@ def test_where_no_line_is_known_the_first_screen_says_how_to_get_them(analyze, t
     assert not said or top.splitlines()[-2].startswith("What to do first: ")
 
 
+def test_where_the_cpu_is_not_recorded_at_all_lines_need_its_activities_too(analyze, tmp_path):
+    builder = TraceBuilder()
+    for at in range(0, 3000, 300):
+        builder.kernel("nchwToNhwcKernel", at + 5, 299, builder.launch(at))
+    top, _, _ = analyze(builder.write(tmp_path / "t.json")).partition("\n\n")
+    assert "with_stack=True" in top
+    assert "ProfilerActivity.CPU" in top
+
+
 def test_no_code_of_what_to_do_next_is_broken_at_a_hyphen(analyze, shared_trace, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     path = shared_trace("a100_megatron_tp8_rank1")

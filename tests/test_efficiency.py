@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 import torch
 from builder import TraceBuilder
 from facts import says, why_not
 from findings_on_recordings import FINDINGS
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.utils.flop_counter import register_flop_formula
 
 from pytest_torchprof import capture, load
@@ -111,6 +115,36 @@ def test_of_ranges_that_begin_or_end_together_other_is_named_by_the_longest(prof
     builder.op("aten::add", 200, 100)
     builder.kernel(GEMM, 10, 20, builder.launch(5))
     assert of_other(profile_of(builder)) == [("aten::mul", "aten::add", None, 100, 1)]
+
+
+TIMES = st.tuples(st.integers(2, 60), st.integers(0, 12)).map(lambda given: (given[0], given[0] + given[1]))
+
+
+@settings(max_examples=40)
+@given(st.lists(TIMES, max_size=8, unique=True), st.randoms(use_true_random=False))
+def test_other_is_what_no_range_covers_however_they_lie_and_are_written(tmp_path_factory, ranges, chosen):
+    """Computed again microsecond by microsecond: what is around a gap are the longest ranges that end and begin at it."""
+    builder = TraceBuilder()
+    builder.step(0, 0, 80)
+    builder.kernel(GEMM, 1, 1, builder.launch(0, 1))
+    for start, end in ranges:
+        builder.annotation(f"range {start} to {end}", start, end - start, tid=2000 + start + 100 * end)
+    chosen.shuffle(builder.events)
+    named = {(start, end): f"range {start} to {end}" for start, end in ranges} | {(0, 1): "cudaLaunchKernel"}
+    covered = {at for start, end in [*ranges, (0, 2)] for at in range(start, end)}
+    # A range that takes no time has a gap on either side.
+    borders = {0, 2, 80, *(at for times in ranges for at in times)}
+    expected = Counter()
+    for begin, until in pairwise(sorted(borders)):
+        if begin in covered:
+            continue
+        ended = [times for times in named if times[1] <= begin]
+        next_ones = [times for times in named if times[0] >= until]
+        after = max(ended, key=lambda times: (times[1], -times[0]))
+        before = min(next_ones, key=lambda times: (times[0], -times[1]), default=None)
+        expected[named[after], named.get(before)] += until - begin
+    other = load(builder.write(tmp_path_factory.mktemp("other") / "trace.json")).efficiency.other
+    assert {(row.after, row.before): row.time_us for row in other} == expected
 
 
 def test_what_the_profiler_did_meanwhile_is_told_apart(profile_of):

@@ -53,12 +53,13 @@ def fleet(*words):
     return main(["fleet", "run", *map(str, words), "--jobs", "2"])
 
 
-def started(*words, cwd):
+def started(*words, cwd, **environment):
     """Start the command as a program; its processes are started anew from it."""
     script = cwd / "fleet_script.py"
     script.write_text(FLEET)
     command = [sys.executable, str(script), *map(str, words), "--jobs", "2"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    whole = {**os.environ, **environment}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=whole)
 
 
 def summary_in(folder):
@@ -286,9 +287,10 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
 
 def test_what_other_runs_have_written_is_no_recording(traces, tmp_path, capsys):
     assert fleet(traces, "--into", traces / "before") == 3
-    # Their names alone say nothing.
+    # Their names alone say nothing, and neither does a folder beside them.
     own_recording({"one": 1}).write(traces / "bert" / "list.json")
     own_recording({"one": 2}).write(traces / "bert" / "summary.json")
+    (traces / "bert" / "parts").mkdir()
     capsys.readouterr()
     assert fleet(traces, "--into", traces / "out") == 3
     assert "other runs have written into 1 folder" in capsys.readouterr().err
@@ -550,6 +552,21 @@ def test_a_full_disk_loses_nothing(traces, tmp_path):
     assert not list((tmp_path / "out").rglob("*.tmp"))
     assert fleet(*words) == 3
     assert content(tmp_path / "out") == whole
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a console there tells processes by groups")
+def test_ctrl_c_while_a_process_begins_is_the_commands_alone(traces, tmp_path):
+    """A terminal interrupts all processes at once, also one that has just begun to import."""
+    interrupted = (
+        "import os, signal, sys\nif 'spawn_main' in ' '.join(sys.orig_argv): os.kill(os.getpid(), signal.SIGINT)"
+    )
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(interrupted)
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join(filter(None, [str(tmp_path / "early"), before]))
+    out, err = started(traces, "--into", tmp_path / "out", cwd=tmp_path, PYTHONPATH=path).communicate()
+    assert "Traceback" not in err
+    assert "8 files listed: 5 judged" in out
 
 
 def test_shards_share_the_folder_and_nothing_else(traces, tmp_path, capsys):

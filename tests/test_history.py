@@ -583,6 +583,14 @@ def test_the_log_has_a_row_for_each_stretch_without_a_change(tmp_path, capsys, m
     assert all(len(line) <= 100 for line in lines)
 
 
+def test_bars_of_a_long_log_stand_as_high_as_the_numbers_beside_them_say(tmp_path, capsys):
+    folder = write(tmp_path, [run_of(at, launched(TEST, FIVE if at < 10 else SIX)) for at in range(100)])
+    assert main(["history", "log", str(folder), TEST]) == 0
+    (drawn,) = [line for line in capsys.readouterr().out.splitlines() if "5 to 6" in line]
+    # More than fit: what is left is from when there were six.
+    assert set(drawn.split()[1]) == {"█"}
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -100,6 +100,13 @@ def test_one_kernel_is_no_kernels(browser, tmp_path, capsys):
     assert "1 kernels" not in facts
 
 
+def test_a_history_in_which_nothing_was_measured_has_no_number_to_choose(browser, tmp_path, capsys):
+    browser.open(made(tmp_path, [run_of(at, launched(EARLY, None)) for at in range(2)], capsys))
+    (facts,) = browser.run("[...document.querySelectorAll('.facts')].map(facts => facts.textContent)")
+    assert facts == "numbers: not knownnever changedgaps: 2 lost-kernels"
+    assert browser.run("document.querySelectorAll('#tools select').length") == 0
+
+
 def test_a_click_on_a_change_shows_the_kernels_that_came_and_went_and_the_line_that_bisects(browser, page):
     browser.open(page)
     browser.run("document.querySelectorAll('.series')[0].querySelector('.mark').click()")

@@ -6,7 +6,10 @@ import importlib.util
 import itertools
 import json
 import math
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,6 +108,25 @@ def test_a_long_history_is_read_by_several_processes_and_tells_the_same(tmp_path
     assert {sha(150)} <= {commit for event in answer["time_events"] for commit in event["commits"]}
     assert {step["conditions"]["threads"] for event in answer["time_events"] for step in event["tests"]} == {1, 2}
     assert str(damaged) in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a console there tells processes by groups")
+def test_ctrl_c_while_a_process_begins_to_read_is_the_commands_alone(tmp_path):
+    kept(tmp_path / "history", stepped(0, 0, 240))
+    script = tmp_path / "log.py"
+    script.write_text(
+        "import sys\nfrom pytest_torchprof.cli import main\nif __name__ == '__main__':\n    sys.exit(main())"
+    )
+    interrupted = (
+        "import os, signal, sys\nif 'spawn_main' in ' '.join(sys.orig_argv): os.kill(os.getpid(), signal.SIGINT)"
+    )
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(interrupted)
+    path = os.pathsep.join(filter(None, [str(tmp_path / "early"), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, str(script), "history", "changes", str(tmp_path / "history")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "240 runs of 240 commits" in ended.stdout
 
 
 def test_a_step_is_called_at_its_commit_with_its_size_and_the_same_kernels(capsys, tmp_path):
@@ -463,6 +485,7 @@ def test_the_log_is_of_one_machine_and_since_a_day_where_that_is_asked_for(capsy
     one_machine = shown(capsys, "log", folder, TEST, "--machine", "1111")
     assert "on machine 11111111" in one_machine
     assert "on machine 00000000" not in one_machine
+    assert shown(capsys, "log", folder, TEST, "--machine", "machine 11111111") == one_machine
     assert shown(capsys, "log", folder, TEST, "--machine", "h100") == log
     # Of the stretch before the change only the runs of the last days are counted.
     late = shown(capsys, "log", folder, TEST, "--since", "2026-02-18")

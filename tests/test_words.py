@@ -109,6 +109,7 @@ SEVERAL = {
     "wait": "waits",
     "hit": "hits",
     "file": "files",
+    "folder": "folders",
     "miss": "misses",
     "rule": "rules",
     "new entry": "new entries",

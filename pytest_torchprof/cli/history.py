@@ -246,7 +246,11 @@ def _on_machine(
     """Return the series on a GPU or CPU, or those with times on a machine, and these; TorchprofError if none is so."""
     word = name.lower()
     own = [
-        times for times in judged if word in times.times.key.hardware.lower() or times.times.machine.startswith(word)
+        times
+        for times in judged
+        if word in times.times.key.hardware.lower()
+        or times.times.machine.startswith(word)
+        or word == machine_of(times.times)
     ]
     timed = {times.times.key for times in own}
     series = [series for series in all_series if word in series.key.hardware.lower() or series.key in timed]

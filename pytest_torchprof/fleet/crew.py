@@ -13,6 +13,8 @@ from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.system.interrupts import kept_from_children
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -33,7 +35,8 @@ class LocalCrew:
         self._given = 0
         self._alone = ThreadPoolExecutor(jobs)
         self._pool: Executor | None = self._new_pool()
-        self._pool.submit(_be_there)
+        with kept_from_children():
+            self._pool.submit(_be_there)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged beside others."""
@@ -50,7 +53,9 @@ class LocalCrew:
             self._pool = self._new_pool()
             self._given = 0
         self._given += len(tasks)
-        return self._pool.submit(judge_beside, tasks, self._bounds)
+        # Ctrl-C is the driver's, which ends its processes itself.
+        with kept_from_children():
+            return self._pool.submit(judge_beside, tasks, self._bounds)
 
     def _new_pool(self) -> Executor:
         return ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
@@ -88,7 +93,7 @@ def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:
 
 def _begin() -> None:
     """Make a new process ready."""
-    # Ctrl-C is the driver's, which ends its processes itself.
+    # What the mask does not keep away, as on Windows, is ignored from here on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_driver, daemon=True).start()
     from pytest_torchprof.fleet import bounded  # noqa: F401, PLC0415 - what judges

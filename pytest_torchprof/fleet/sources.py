@@ -34,6 +34,8 @@ LIST: Final = "list.json"
 SUMMARY: Final = "summary.json"
 PARTS: Final = "parts"
 """What a run writes into its folder, which may lie among recordings."""
+_LIST_BEGINS: Final = b'{"schema":'
+"""How the list of a run begins, and no recording: recordings may have these names too."""
 
 
 class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -242,7 +244,13 @@ def _refuse(problem: OSError) -> None:
 
 def _is_of_run(path: Path) -> bool:
     """Whether a file is one that a run has written into its folder."""
-    return path.name in (LIST, SUMMARY) and path.with_name(LIST).is_file() and path.with_name(PARTS).is_dir()
+    if path.name not in (LIST, SUMMARY) or not path.with_name(PARTS).is_dir():
+        return False
+    try:
+        with path.with_name(LIST).open("rb") as file:
+            return file.read(len(_LIST_BEGINS)) == _LIST_BEGINS
+    except OSError:
+        return False
 
 
 def _file(path: str, more: Mapping[str, Any] | None = None) -> Listed:

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +60,9 @@ def read_part(packed: Iterable[Packed]) -> ReadPart:
 def _given(pool: Executor, part: list[Packed]) -> Future[ReadPart] | None:
     """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
-        return pool.submit(read_part, part)
+        # Ctrl-C is for this process alone.
+        with kept_from_children():
+            return pool.submit(read_part, part)
     except BrokenExecutor:
         return None
 
@@ -73,5 +76,5 @@ def _part_of(packed: Iterable[Packed], reading: Future[ReadPart] | None) -> Read
 
 
 def _begin() -> None:
-    # Ctrl-C is for the process that started this one.
+    # What the mask does not keep away, as on Windows, is ignored from here on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

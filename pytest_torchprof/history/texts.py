@@ -229,8 +229,8 @@ def _number_column(name: str) -> Column:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return a bar for each value; of more than fit, the newest."""
-    shown = values[-_MOST_BARS:]
-    low, high = min(shown), max(shown)
+    """Return a bar for each value, as high as it is among all of them; of more than fit, those of the newest."""
+    low, high = min(values), max(values)
     steps = len(_BARS) - 1
-    return "".join(_BARS[0 if high == low else round((value - low) / (high - low) * steps)] for value in shown)
+    newest = values[-_MOST_BARS:]
+    return "".join(_BARS[0 if high == low else round((value - low) / (high - low) * steps)] for value in newest)

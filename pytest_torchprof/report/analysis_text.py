@@ -146,7 +146,13 @@ def _where_lines_come_from(analysis: Analysis, first: Sequence[Finding], width: 
     """Return how to get the lines of the user's code, where the recording has none and none of these asks for them."""
     if len(analysis.trace.frames) or any(finding.source or finding.asks_for_stacks for finding in first):
         return []
-    way = "profile(with_stack=True)" if analysis.trace.metadata is None else 'record=["stacks"]'
+    if analysis.trace.metadata is not None:
+        way = 'record=["stacks"]'
+    elif len(analysis.trace.ops):
+        way = "profile(with_stack=True)"
+    else:
+        # Without the CPU's activities torch takes no stacks.
+        way = "profile(with_stack=True) with ProfilerActivity.CPU among its activities"
     return wrapped(f"Lines of your code are not recorded: {way} records them.", "", width=width)
 
 

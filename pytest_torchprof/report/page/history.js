@@ -7,8 +7,9 @@
   const state = {words: "", number: index.numbers[0]?.[0], rows: FIRST_ROWS};
   const list = document.getElementById("series");
   const last = Math.max(1, index.commits.length - 1);
-  const title = (number) => index.numbers.find(([name]) => name === number)?.[1] ?? number;
-  const noun = (number, value) => index.numbers.find(([name]) => name === number)?.[value === 1 ? 2 : 1] ?? number;
+  // Where nothing was measured there is no number at all.
+  const title = (number) => index.numbers.find(([name]) => name === number)?.[1] ?? "numbers";
+  const noun = (number, value) => index.numbers.find(([name]) => name === number)[value === 1 ? 2 : 1];
   const plural = (count, noun) => `${show.count(count)} ${noun}${count === 1 ? "" : "s"}`;
   const share = (place) => (index.commits.length === 1 ? 50 : (100 * place) / last);
 
@@ -153,7 +154,7 @@
       h(
         "div",
         {class: "facts"},
-        h("span", {}, "now ", h("b", {}, now === null ? "–" : show.count(now)), ` ${noun(state.number, now)}`),
+        now !== null && h("span", {}, "now ", h("b", {}, show.count(now)), ` ${noun(state.number, now)}`),
         h("span", {}, told),
         h("span", {}, isNumber(newest) ? `last changed ${index.dates[newest]}` : "never changed"),
         gapsOf(row) && h("span", {}, gapsOf(row)),
@@ -181,7 +182,7 @@
   const status = h("span", {class: "hint", role: "status"});
   const numbers = h("select", {"aria-label": "Number that is drawn", on: {change: (event) => { state.number = event.target.value; draw(); }}}, index.numbers.map(([name, words]) => h("option", {value: name}, words)));
   const remarks = Object.entries(index.remarks).flatMap(([sha, texts]) => texts.map((text) => [sha, text]));
-  document.getElementById("tools").append(numbers, status, search);
+  document.getElementById("tools").append(...(index.numbers.length ? [numbers] : []), status, search);
   if (remarks.length) {
     list.before(h("section", {class: "event", id: "remarks"}, h("h3", {}, "Remarks"), h("ul", {}, remarks.map(([sha, text]) => h("li", {}, `${sha.slice(0, 7)}: `, h("bdi", {}, shown(text, 4000)))))));
   }
