@@ -205,3 +205,24 @@ def test_of_many(torchprof, number):
     *shown, more = in_full(lines).items()
     assert len(shown) == 10
     assert more == ("and 2 more lines", "pytest -vv")
+
+
+ALIKE = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_it(torchprof):
+    torchprof(torch.relu, torch.ones(8))
+"""
+
+
+def test_tests_of_one_name_stand_there_with_their_files(run_tests, pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    pytester.makepyfile(test_other=f"import pytest\nimport torch\n{ALIKE}")
+    lines = run_tests(ALIKE, "test_it.py", "test_other.py", "--tb=no", in_process=False).outlines
+    files = [line.split("::")[0] for line in lines[lines.index(IN_FULL) + 1 :] if "::" in line]
+    assert files == ["  test_it.py", "  test_other.py"]
+
+
+def test_a_name_wider_than_the_terminal_is_indented_like_the_others(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = run_tests(ALIKE.replace("test_it", f"test_{'x' * 80}"), "--tb=no", in_process=False).outlines
+    assert f"  test_{'x' * 80}:" in lines[lines.index(IN_FULL) + 1 :]

@@ -216,8 +216,16 @@ def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 
 def _broken_line(line: str, columns: int, hanging: int) -> list[str]:
     if width_of(line) <= columns:
         return [line]
-    indent = _hanging_at(line, hanging)
-    return textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    words = line.lstrip()
+    return textwrap.wrap(
+        words,
+        columns,
+        # Without it a first word that is wider than the line would stand at its beginning.
+        initial_indent=line[: len(line) - len(words)],
+        subsequent_indent=_hanging_at(line, hanging),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _hanging_at(line: str, hanging: int) -> str:
