@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _STATUSES = {"failed": "f", "error": "E"}
 """By pytest's names of outcomes that have a line with a message, the letter of ``-r`` that asks for it."""
+_WORDS = ("FAILED", "ERROR")
 _MOST = 10
 """Beyond these they are counted: the summary above has them all, and ``-vv`` has them whole."""
 _LONGEST = 400
@@ -57,8 +58,18 @@ def _lines(reporter: Any) -> Iterator[_Line]:
         for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
             if message := getattr(report, ONE_LINE, None):
                 node = reporter.config.cwd_relative_nodeid(report.nodeid)
+                word = _word(report, reporter.config)
+                # The words of a subtest say which one it is.
+                which = "" if word in _WORDS else f"{word} "
                 test = node.partition("::")[2] or node
-                yield _Line(printable(node), printable(test), message, width_of(f"FAILED {node} - {message}"))
+                columns = width_of(f"{word} {node} - {message}")
+                yield _Line(printable(f"{which}{node}"), printable(f"{which}{test}"), message, columns)
+
+
+def _word(report: pytest.TestReport, config: pytest.Config) -> str:
+    """Return the word with which a report's line in the summary begins."""
+    word = config.hook.pytest_report_teststatus(report=report, config=config)[2]
+    return str(word[0] if isinstance(word, tuple) else word)
 
 
 def _cuts(config: pytest.Config) -> bool:
