@@ -59,6 +59,17 @@ def test_pytest_rewrites_no_module_that_a_run_imports_for_its_options(tmp_path):
     assert done.stdout.splitlines()[-1] == "loader: SourceFileLoader"
 
 
+def test_an_error_is_caught_by_the_name_that_it_shows_with_no_other_import(tmp_path):
+    code = (
+        "import pytest_torchprof\ntry:\n    pytest_torchprof.load('none.json')\n"
+        "except pytest_torchprof.errors.UnreadableRecording as problem:\n    print(type(problem))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "<class 'pytest_torchprof.errors.UnreadableRecording'>\n"
+    code = "import pytest_torchprof\npytest_torchprof.errors.TorchprofError"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
 def test_the_package_itself_imports_nothing_heavy():
     assert not (HEAVY | {"pytest"}) & modules_after("import pytest_torchprof")
 
