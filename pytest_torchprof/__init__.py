@@ -93,6 +93,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: this package loads in every pytest run of every user."""
+    if name == "errors":  # As the errors call themselves.
+        return import_module(f"{__name__}.errors")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

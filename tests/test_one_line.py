@@ -205,3 +205,60 @@ def test_of_many(torchprof, number):
     *shown, more = in_full(lines).items()
     assert len(shown) == 10
     assert more == ("and 2 more lines", "pytest -vv")
+
+
+ALIKE = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_it(torchprof):
+    torchprof(torch.relu, torch.ones(8))
+"""
+
+
+def test_tests_of_one_name_stand_there_with_their_files(run_tests, pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    pytester.makepyfile(test_other=f"import pytest\nimport torch\n{ALIKE}")
+    lines = run_tests(ALIKE, "test_it.py", "test_other.py", "--tb=no", in_process=False).outlines
+    files = [line.split("::")[0] for line in lines[lines.index(IN_FULL) + 1 :] if "::" in line]
+    assert files == ["  test_it.py", "  test_other.py"]
+
+
+def test_a_name_wider_than_the_terminal_is_indented_like_the_others(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = run_tests(ALIKE.replace("test_it", f"test_{'x' * 80}"), "--tb=no", in_process=False).outlines
+    assert f"  test_{'x' * 80}:" in lines[lines.index(IN_FULL) + 1 :]
+
+
+def test_a_subtest_is_named_as_the_summary_names_it(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    source = """
+import unittest
+
+@pytest.mark.usefixtures("torchprof")
+class TestIt(unittest.TestCase):
+    @pytest.mark.torchprof(device="cpu")
+    def test_it(self):
+        for size in (1, 2):
+            with self.subTest(size=size):
+                self.torchprof(torch.relu, torch.ones(size)).expect(max_kernels=0)
+"""
+    lines = run_tests(source, "--tb=no", in_process=False).outlines
+    words = [line.split()[0] for line in lines if line.startswith("SUBFAILED")]
+    below = lines[lines.index(IN_FULL) + 1 :]
+    assert [line.split()[0] for line in below if line.startswith("  SUBFAILED")] == words
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_an_error_whose_line_just_fits_does_not_stand_there(run_tests, monkeypatch, room):
+    source = """
+@pytest.fixture
+def measured(torchprof):
+    torchprof(torch.relu, torch.ones(8)).expect(max_kernels=0)
+
+@pytest.mark.torchprof(device="cpu")
+def test_it(measured):
+    pass
+"""
+    monkeypatch.setenv("COLUMNS", "200")
+    (line,) = (line for line in run_tests(source, "--tb=no", in_process=False).outlines if line.startswith("ERROR"))
+    monkeypatch.setenv("COLUMNS", str(len(line) - room))
+    assert (IN_FULL in run_tests(source, "--tb=no", in_process=False).outlines) is bool(room)

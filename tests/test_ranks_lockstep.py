@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from rank_jobs import LONGEST_S, TOGETHER
 from pytest_torchprof import NotMeasured
 from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks
 from pytest_torchprof.capture.rank import Rank, rank_in
+from pytest_torchprof.capture.torch_store import MeetingPoint, connect, new_store
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -641,6 +643,24 @@ def test_of_all():
 def test_a_rank_has_one_connection_for_all_measurements(ranks):
     for rank in ranks(CONNECTED):
         assert rank.outcome("test_of_all") == "passed", rank.said("test_of_all")
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_takes_no_answers_from_its_parents_connection():
+    store = new_store("127.0.0.1")
+    connection = connect(MeetingPoint("127.0.0.1", store.port, of_a_rank=True))
+    if not (child := os.fork()):
+        os._exit(connection.reaches_the_store())
+    assert os.waitpid(child, 0)[1] == 0
+    assert connection.reaches_the_store()
+
+
+def test_a_connection_does_not_reach_a_store_that_is_gone():
+    store = new_store("127.0.0.1")
+    connection = connect(MeetingPoint("127.0.0.1", store.port, of_a_rank=True))
+    assert connection.reaches_the_store()
+    del store
+    assert not connection.reaches_the_store()
 
 
 def test_ranks_that_reach_nobody_measure_as_often_as_all_others(ranks):

@@ -200,6 +200,29 @@ def test_a_graph_break_is_named_once_though_a_limit_and_a_baseline_are_missed_by
     assert text.count("other.py:4 in forward") == 1
 
 
+PLACED = "      pointwise mul: 3 x examples/cookbook/test_it.py:21 in forward, Sequential_0.Attention_0 and 1 more"
+
+
+@pytest.mark.parametrize("columns", range(40, len(PLACED) + 1))
+def test_a_line_that_is_too_long_loses_words_and_never_a_file_with_its_line(columns):
+    shown = Screen.of_columns(columns).broken(PLACED, 1)
+    assert max(map(len, shown)) <= columns
+    assert len(shown) <= 3
+    assert shown[0].startswith("      pointwise ")
+    assert all(line.startswith("      ") for line in shown)
+    words = " ".join(shown).split()
+    assert "examples/cookbook/test_it.py:21" in words
+    assert set(words) <= {*PLACED.split(), "..."}
+    assert columns < len(PLACED) or words == PLACED.split()
+
+
+def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end():
+    (shown,) = Screen.of_columns(60).broken(
+        f"  forbid_kernels=void_{'x' * 100}_gelu_3 in model.py:21 of the first step", 1
+    )
+    assert re.fullmatch(r"  forbid_kernels=void_x+\.\.\. model\.py:21 .*step", shown)
+
+
 def test_a_screen_too_small_still_names_each_limit(tmp_path):
     text = judged(tmp_path, max_kernels=0, max_launches=0, only_kernels="none", forbid_kernels="*")(lines=10)
     for name in ("max_kernels=0", "max_launches=0", "only_kernels=none", "forbid_kernels=*"):

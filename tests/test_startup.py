@@ -59,6 +59,34 @@ def test_pytest_rewrites_no_module_that_a_run_imports_for_its_options(tmp_path):
     assert done.stdout.splitlines()[-1] == "loader: SourceFileLoader"
 
 
+def test_a_finder_in_front_of_pytests_own_is_asked_first(tmp_path):
+    (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n")
+    (tmp_path / "checker.py").write_text(
+        "import sys\n\nasked = []\n\nclass Finder:\n    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n        asked.append(name)\n\n"
+        "sys.meta_path.insert(0, Finder)\n"
+    )
+    code = (
+        "import pytest, sys\n"
+        f"pytest.main(['--torchprof-steps=2', '-q', '-p', 'no:hypothesispytest', '-p', 'checker', {str(tmp_path)!r}])\n"
+        "print('pytest_torchprof.testing.options' in sys.modules['checker'].asked)\n"
+        "print(type(sys.modules['pytest_torchprof.testing.options'].__loader__).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-2:] == ["True", "SourceFileLoader"]
+
+
+def test_an_error_is_caught_by_the_name_that_it_shows_with_no_other_import(tmp_path):
+    code = (
+        "import pytest_torchprof\ntry:\n    pytest_torchprof.load('none.json')\n"
+        "except pytest_torchprof.errors.UnreadableRecording as problem:\n    print(type(problem))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "<class 'pytest_torchprof.errors.UnreadableRecording'>\n"
+    code = "import pytest_torchprof\npytest_torchprof.errors.TorchprofError"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
 def test_the_package_itself_imports_nothing_heavy():
     assert not (HEAVY | {"pytest"}) & modules_after("import pytest_torchprof")
 

@@ -104,7 +104,10 @@ def test_a_test_without_a_marker_fails_by_a_rule(suite):
 
 def test_a_failure_says_how_its_lines_are_recorded_and_then_has_them(suite):
     without = "\n".join(suite(rule(), READING).outlines)
-    assert 'record = ["stacks"] in the rule' in " ".join(without.split())
+    why, _, what_to_do = without.partition("  do: ")
+    assert "lines: not known: under a rule" in why
+    assert "stacks" not in why
+    assert '  do: for the lines, write record = ["stacks"] into the rule\n' in what_to_do
     assert "do: at test_it.py:" not in without
     recorded = "\n".join(suite(rule(f'{READS}record = ["stacks"]\n'), READING).outlines)
     assert "1 x aten::_local_scalar_dense  test_it.py:" in recorded

@@ -50,9 +50,12 @@ class Connection(NamedTuple):
 
     point: MeetingPoint
     store: TCPStore
+    process: int
 
     def reaches_the_store(self) -> bool:
-        """Return whether the store still answers."""
+        """Return whether the store still answers; a fork would take the answers to the process that it comes from."""
+        if self.process != os.getpid():
+            return False
         try:
             self.store.check(["torchprof"])
         except RuntimeError:
@@ -70,7 +73,7 @@ def connect(point: MeetingPoint) -> Connection:
     except OSError as error:
         raise RuntimeError(f"the store at {point.host}:{point.port} is gone ({error.strerror or error})") from None
     store = TCPStore(point.host, point.port, is_master=False, wait_for_workers=False, timeout=_PATIENCE)
-    return Connection(point, store)
+    return Connection(point, store, os.getpid())
 
 
 def new_store(host: str) -> TCPStore:

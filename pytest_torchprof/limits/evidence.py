@@ -245,7 +245,7 @@ class KernelCarries(Evidence, frozen=True):
     @property
     def sentence(self) -> str:
         made_by = f"carries {', '.join(self.carried)}" if self.carried else f"launched by {self.launched_by or '?'}"
-        return f"{self.kernel}  {made_by}{f'  x{self.count}' if self.count > 1 else ''}"
+        return f"{f'{self.count} x ' if self.count > 1 else ''}{self.kernel} {made_by}"
 
 
 class PatternAdvice(Evidence, frozen=True):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.screen import Caps
+    from pytest_torchprof.reasons.catalogue import AnyReason
 
 
 def error_for(
@@ -90,7 +91,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *([""] if numbered else []),
         *about_others.lines,
         *screen.left_out(left, "line", indent=2),
-        *_what_to_do(numbered, failure.why, others, caps, screen),
+        *_what_to_do(numbered, failure, others, caps, screen),
         *shown_lines([*remedies, *varied], screen),
     ]
     return "\n".join(lines)
@@ -212,11 +213,15 @@ def _code_of(verdict: Verdict) -> str:
     return (verdict.reason.code if verdict.reason is not None else None) or Code.NOT_MEASURED
 
 
+def _actions(reasons: Iterable[AnyReason]) -> list[str]:
+    """Return what reasons themselves ask to do."""
+    return [action for action in dict.fromkeys(reason.action for reason in reasons) if action]
+
+
 def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
     """Return what to do about limits that are not measured: first what a reason itself asks for."""
     unmeasured = [verdict for verdict in verdicts if verdict.status == NOT_MEASURED]
-    actions = dict.fromkeys(verdict.reason.ACTION for verdict in unmeasured if verdict.reason is not None)
-    asked = [action for action in actions if action]
+    asked = _actions(verdict.reason for verdict in unmeasured if verdict.reason is not None)
     what = "more" if asked else "what to do"
     codes = dict.fromkeys(map(_code_of, unmeasured))
     return [
@@ -226,20 +231,17 @@ def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _what_to_do(
-    verdicts: tuple[Verdict, ...],
-    why: Callable[[str], Sequence[Finding]],
-    others: Sequence[FailureLine],
-    caps: Caps,
-    screen: Screen,
+    verdicts: tuple[Verdict, ...], failure: Failure, others: Sequence[FailureLine], caps: Caps, screen: Screen
 ) -> list[str]:
     """Return the lines of the remedies for limits."""
     came = first_come([line for line in moved_lines(others) if line.about == "came"])
-    remedies = remedies_of(verdicts, why, came=came)
+    remedies = remedies_of(verdicts, failure.why, came=came)
     left = 0 if caps.remedies is None or len(remedies) <= caps.remedies + 1 else len(remedies) - caps.remedies
     # A line would only say that there is one more.
     shown = remedies[: len(remedies) - left]
+    more = [*_actions(failure.unlocated), *_about_not_measured(verdicts)]
     return [
         *chain.from_iterable(screen.broken(f"{REMEDY}{line}") for line in shown),
         *screen.left_out(left, indent=len(REMEDY)),
-        *chain.from_iterable(screen.broken(f"{REMEDY}{line}") for line in _about_not_measured(verdicts)),
+        *chain.from_iterable(screen.broken(f"{REMEDY}{line}") for line in dict.fromkeys(more)),
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from pytest_torchprof.text import and_more, broken, cut_inside
+from pytest_torchprof.text import and_more, broken, without_middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,8 @@ INDENT: Final = 6
 """The column at which lines below a limit start."""
 _NARROWEST, _WIDEST = 40, 100
 """The columns that rows of work are drawn for, at least and at most."""
+_FOR_FILES: Final = 2
+"""How many lines more a sentence takes so that no file in it is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +42,19 @@ class Screen:
     def broken(self, line: str, most: int | None = None, *, hanging: int = 0) -> list[str]:
         """Return a sentence, broken where the columns end; without its middle where it takes more lines than ``most``.
 
-        Its beginning says what it is about, and its end often where that is.
+        Its beginning says what it is about, and its end often where that is. A file with its line stays whole, and
+        has a line or two more if it needs them.
         """
         lines = broken(line, self.columns, hanging=hanging).split("\n")
         if not most or self.columns is None or len(lines) <= most:
             return lines
-        shorter = (cut_inside(line, width) for width in range(most * self.columns, 0, -8))
-        drawn = (broken(text, self.columns, hanging=hanging).split("\n") for text in shorter)
-        return next((lines for lines in drawn if len(lines) <= most), lines[:most])
+        for room in range(most, most + _FOR_FILES + 1):
+            # With less its beginning would not say what it is about.
+            for width in range(room * self.columns, self.columns * 2 // 3, -8):
+                lines = broken(without_middle(line, width), self.columns, hanging=hanging).split("\n")
+                if len(lines) <= room:
+                    return lines
+        return lines[: most + _FOR_FILES]
 
     def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
         """Return a line that says that there are so many more, and how to see them; none if there are none."""

@@ -165,6 +165,10 @@ class AllowanceUntold(Reason, frozen=True):
         what = counted(self.count, self.noun)
         return f"whether {enumerated(self.allowed)} allows {what} cannot be told: {self.because.text}"
 
+    @property
+    def action(self) -> str:
+        return self.because.action
+
 
 class FindingUntold(Reason, frozen=True):
     """A recording does not tell whether it has a finding that is forbidden."""

@@ -71,7 +71,8 @@ class CalledOnceByRule(Reason, frozen=True):
     """Only a rule of the suite measures the test, which is called once, and never for its lines."""
 
     CODE = Code.LINES_NOT_KNOWN
-    SENTENCE = 'under a rule the call is recorded without them; record = ["stacks"] in the rule records them'
+    SENTENCE = "under a rule the call is recorded without them"
+    ACTION = 'for the lines, write record = ["stacks"] into the rule'
     MEANING = "a test that only a rule measures is called once, at as little cost as the rule's limits allow"
     ADVICE = 'write `record = ["stacks"]` into the rule, for the run that is to name them'
 

@@ -25,7 +25,7 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     ADVICE: ClassVar[str] = ""
     """What to do, where there is more to say than the text does."""
     ACTION: ClassVar[str] = ""
-    """What a failure asks to do; empty where that takes more than a line."""
+    """The usual `action`."""
     FOR_THE_DOCTOR: ClassVar[bool] = True
     """Whether ``torchprof doctor`` may know more, where the profiler or the device is what failed."""
 
@@ -38,6 +38,11 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     def remedy(self) -> str:
         """What to do about it."""
         return self.words(self.REMEDY)
+
+    @property
+    def action(self) -> str:
+        """What a failure asks to do; empty where that takes more than a line."""
+        return self.ACTION
 
     @property
     def text(self) -> str:

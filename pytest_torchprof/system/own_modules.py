@@ -9,6 +9,8 @@ import sys
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
@@ -31,5 +33,11 @@ class OwnModules:
 
 
 def load_past_pytest() -> None:
-    """Let Python itself load those modules of this package that nobody has imported yet."""
-    sys.meta_path.insert(0, OwnModules)
+    """Let Python itself load those modules of this package that nobody has imported yet.
+
+    A finder that somebody has put in front of pytest's, as checkers of types do, is asked before. Without pytest's, as
+    with ``--assert=plain``, there is nothing to do.
+    """
+    at = next((at for at, finder in enumerate(sys.meta_path) if isinstance(finder, AssertionRewritingHook)), None)
+    if at is not None:
+        sys.meta_path.insert(at, OwnModules)

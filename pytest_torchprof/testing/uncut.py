@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.testing.pytest_report import ONE_LINE
 from pytest_torchprof.text import and_more, broken, printable, printable_line, width_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _STATUSES = {"failed": "f", "error": "E"}
 """By pytest's names of outcomes that have a line with a message, the letter of ``-r`` that asks for it."""
+_WORDS = ("FAILED", "ERROR")
 _MOST = 10
 """Beyond these they are counted: the summary above has them all, and ``-vv`` has them whole."""
 _LONGEST = 400
@@ -27,25 +29,47 @@ def write_uncut(reporter: Any) -> None:
     if not _cuts(config):
         return
     width = config.get_terminal_writer().fullwidth
-    cut_off = [line for line, room in _lines(reporter) if room > width]
+    cut_off = [line for line in _lines(reporter) if line.columns > width]
     if not cut_off:
         return
     # On a terminal in colour pytest counts no name of a test: such a line is cut later, and wraps.
     reporter.write_line("too long for a line above, in full:")
+    tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
-        reporter.write_line(broken(f"  {printable_line(line, _LONGEST)}", width))
+        name = line.node if tests[line.test] > 1 else line.test
+        reporter.write_line(broken(f"  {printable_line(f'{name}: {line.message}', _LONGEST)}", width))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
 
 
-def _lines(reporter: Any) -> Iterator[tuple[str, int]]:
-    """Yield what each failure of ours says after its test's name, and the columns of its line in the summary."""
+class _Line(NamedTuple):
+    """A line of the short summary about a failure of ours."""
+
+    node: str
+    test: str
+    """The node's name without its file."""
+    message: str
+    columns: int
+    """How many it takes in the summary."""
+
+
+def _lines(reporter: Any) -> Iterator[_Line]:
     for status, letter in _STATUSES.items():
         for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
             if message := getattr(report, ONE_LINE, None):
                 node = reporter.config.cwd_relative_nodeid(report.nodeid)
-                name = printable(node.partition("::")[2] or node)
-                yield f"{name}: {message}", width_of(f"FAILED {node} - {message}")
+                word = _word(report, reporter.config)
+                # The words of a subtest say which one it is.
+                which = "" if word in _WORDS else f"{word} "
+                test = node.partition("::")[2] or node
+                columns = width_of(f"{word} {node} - {message}")
+                yield _Line(printable(f"{which}{node}"), printable(f"{which}{test}"), message, columns)
+
+
+def _word(report: pytest.TestReport, config: pytest.Config) -> str:
+    """Return the word with which a report's line in the summary begins."""
+    word = config.hook.pytest_report_teststatus(report=report, config=config)[2]
+    return str(word[0] if isinstance(word, tuple) else word)
 
 
 def _cuts(config: pytest.Config) -> bool:

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -215,8 +216,16 @@ def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 
 def _broken_line(line: str, columns: int, hanging: int) -> list[str]:
     if width_of(line) <= columns:
         return [line]
-    indent = _hanging_at(line, hanging)
-    return textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    words = line.lstrip()
+    return textwrap.wrap(
+        words,
+        columns,
+        # Without it a first word that is wider than the line would stand at its beginning.
+        initial_indent=line[: len(line) - len(words)],
+        subsequent_indent=_hanging_at(line, hanging),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _hanging_at(line: str, hanging: int) -> str:
@@ -304,6 +313,41 @@ def cut_inside(words: str, width: int) -> str:
         return words
     behind = (width - 3) * 2 // 5
     return f"{_beginning(words, width - 3 - behind)}...{ending(words, behind)}"
+
+
+_WORD = re.compile(r"\S+")
+_FILE_LINE = re.compile(r"\S+:\d+\b")
+_LONGEST_WORD = 30
+"""Longer ones are names of kernels, of which the beginning and the end say something."""
+_GAP = " ... "
+
+
+def without_middle(line: str, width: int) -> str:
+    """Return a sentence that is too wide without words in its middle; a file with its line is never among those.
+
+    It is wider than ``width`` only where the files take more.
+    """
+    if width_of(line) <= width:
+        return line
+    indent = len(line) - len(line.lstrip())
+    room = max(width - indent - len(_GAP), 0)
+    behind = room * 2 // 5
+    begin, end = indent + len(_beginning(line[indent:], room - behind)), len(line) - len(ending(line, behind))
+    words = [(word.start(), word.end(), _FILE_LINE.match(word[0]) is not None) for word in _WORD.finditer(line)]
+    for first, behind, is_place in words:
+        if is_place or behind - first <= _LONGEST_WORD:
+            # Of the first word at least the beginning stays.
+            begin = first if indent < first < begin < behind else begin
+            end = behind if first < end < behind else end
+    places = [(first, behind) for first, behind, is_place in words if is_place and begin <= first and behind <= end]
+    shown = line[:begin]
+    for (_, left), (first, behind) in pairwise([(0, begin), *places, (end, len(line))]):
+        gap = line[left:first]
+        if gap.strip():
+            before, after = " " * gap[0].isspace(), " " * gap[-1].isspace()
+            gap = f"{before}...{after}"
+        shown += gap + line[first:behind]
+    return shown
 
 
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
