@@ -109,7 +109,6 @@ SEVERAL = {
     "wait": "waits",
     "hit": "hits",
     "file": "files",
-    "folder": "folders",
     "miss": "misses",
     "rule": "rules",
     "new entry": "new entries",

@@ -57,13 +57,21 @@ def _lines(reporter: Any) -> Iterator[_Line]:
     for status, letter in _STATUSES.items():
         for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
             if message := getattr(report, ONE_LINE, None):
-                node = reporter.config.cwd_relative_nodeid(report.nodeid)
+                node = _from_here(report.nodeid, reporter.config)
                 word = _word(report, reporter.config)
                 # The words of a subtest say which one it is.
                 which = "" if word in _WORDS else f"{word} "
                 test = node.partition("::")[2] or node
                 columns = width_of(f"{word} {node} - {message}")
                 yield _Line(printable(f"{which}{node}"), printable(f"{which}{test}"), message, columns)
+
+
+def _from_here(nodeid: str, config: pytest.Config) -> str:
+    """Return the node id with its file as seen from where pytest was started, as the summary has it."""
+    if config.invocation_params.dir == config.rootpath:
+        return nodeid
+    file, between, test = nodeid.partition("::")
+    return f"{os.path.relpath(config.rootpath / file, config.invocation_params.dir)}{between}{test}"
 
 
 def _word(report: pytest.TestReport, config: pytest.Config) -> str:
