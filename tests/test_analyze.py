@@ -390,7 +390,7 @@ def test_the_first_screen_says_in_a_line_what_to_do_about_what_most_stands_out(a
     path = builder.write(tmp_path / "t.json")
     first = next(finding for finding in load(path).findings if finding.severity != "information")
     (line,) = [line for line in analyze(path).splitlines() if line.startswith("What to do first: ")]
-    assert line.removeprefix("What to do first: ").removesuffix(".") in (first.remedy, first.action)
+    assert line.removeprefix("What to do first: ") in (first.remedy, first.action)
     assert len(line) <= min(width, 80)
     assert "What to do" not in analyze(path, "--no-findings")
 

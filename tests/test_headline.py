@@ -556,6 +556,6 @@ def test_when_a_graph_was_captured_again_is_enumerated():
     told = {
         calls: replace(headline, recaptured_from_us=tuple(map(float, range(1, calls + 1)))).what for calls in (1, 3, 5)
     }
-    assert ", 1.00 us after" in told[1]
-    assert ", 1.00 us, 2.00 us and 3.00 us after" in told[3]
-    assert ", 1.00 us, 2.00 us, 3.00 us and 2 more after" in told[5]
+    assert "began 1.00 us after" in told[1]
+    assert "began 1.00 us, 2.00 us and 3.00 us after" in told[3]
+    assert "began 1.00 us, 2.00 us, 3.00 us and 2 more after" in told[5]

@@ -165,11 +165,11 @@ def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
     first, to_do = findings[0], _TO_DO[len(findings) > 1]
     if not first.remedy:
         return []
-    room = min(width, _LONGEST) - len(to_do) - len(".")
+    room = min(width, _LONGEST) - len(to_do)
     remedy = printable_line(first.remedy)
     # A plugin's remedy has no other words for a line.
     action = remedy if width_of(remedy) <= room else printable_line(first.action, ACTION_WIDTH)
-    return wrapped(printable(f"{to_do}{action}."), "", width=width)
+    return wrapped(printable(f"{to_do}{action}"), "", width=width)
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:

@@ -122,7 +122,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     )
     _RECAPTURED: ClassVar[str] = (
         "; {recaptured_us:us} of the idle time was spent re-capturing the same CUDA graph in {recaptures:call} to "
-        "{recaptured_in:list}, {began} after the start"
+        "{recaptured_in:list}, which began {began} after the start"
     )
     _LATE: ClassVar[str] = "; {late_us:us} of the idle time was spent waiting for launches{aside}{loading}{silent}"
     _LOADING: ClassVar[str] = ", {loading_us:us} of it while data was being loaded"

@@ -121,7 +121,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def at(self) -> str:
-        return super().at or f" in {counted(self.gaps, 'gap')}"
+        return super().at or f" in {counted(self.gaps, 'gap')} (the longest before {self.longest_before})"
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
@@ -297,7 +297,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     _IN_RANGE = " in the range {cpu_waited_within:name}"
     REMEDY = "look at what the operation waits for: {causes}"
     ACTION = "look at what the operation waits for"
-    _TITLE_LACKING = "Work that is not recorded"
+    _TITLE_LACKING = "Kernels of CUDA graphs seem not to be recorded"
     _LACKING = (
         "; {inside_graphs_us:us} of it lies between operations of one graph, which wait for nothing outside of it: the "
         "recording seems to lack kernels"
@@ -464,7 +464,7 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
-    ACTION = "copy new inputs into the same tensors, clone or drop old results"
+    ACTION = "copy new inputs into the captured tensors, clone results you keep"
     _MOST_NAMED = 4
 
     time_us: float
