@@ -433,10 +433,11 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 
 def opened_by(path):
     """Yield the processes that have a file open."""
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for process in Path("/proc").glob("[0-9]*"):
+        # It may end while it is looked at.
         with contextlib.suppress(OSError):
-            if link.readlink() == path:
-                yield int(link.parts[2])
+            if any(link.readlink() == path for link in (process / "fd").iterdir()):
+                yield int(process.name)
 
 
 @needs_proc

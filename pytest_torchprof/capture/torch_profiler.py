@@ -98,7 +98,6 @@ def prepare(profiler: _KinetoProfile, *, loads_compiler: bool = True) -> None:
         profiler.prepare_trace()
 
 
-@cache
 def _file_only() -> _ExperimentalConfig | None:
     from torch._C._profiler import _ExperimentalConfig
 

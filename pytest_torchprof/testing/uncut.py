@@ -37,7 +37,7 @@ def write_uncut(reporter: Any) -> None:
     tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
         name = line.node if tests[line.test] > 1 else line.test
-        reporter.write_line(broken(f"  {printable_line(f'{name}: {line.message}', _LONGEST)}", width))
+        reporter.write_line(broken(f"  {printable_line(f'{name}: {line.failure}', _LONGEST)}", width))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
 
@@ -48,7 +48,7 @@ class _Line(NamedTuple):
     node: str
     test: str
     """The node's name without its file."""
-    message: str
+    failure: str
     columns: int
     """How many it takes in the summary."""
 
