@@ -70,6 +70,7 @@ def test_a_run_that_waits_names_whom_it_waits_for(pytester, uuid):
 def test_who_waits_for_a_process_that_has_not_measured_yet_is_told_what_that_does(tmp_path, uuid):
     told = []
     first = fresh.start_code(ARMS, str(tmp_path / "told"))
+    of_first = first.process.pid
     wait_for(first, "arming")
 
     def announce(text):
@@ -80,4 +81,4 @@ def test_who_waits_for_a_process_that_has_not_measured_yet_is_told_what_that_doe
         pass
     assert first.done().returncode == 0
     assert [text.partition(" measures ")[2] for text in told] == ["a few kernels before its first measurement"]
-    assert f"process {first.process.pid} " in told[0]
+    assert f"process {of_first} " in told[0]
