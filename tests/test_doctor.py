@@ -50,6 +50,17 @@ def test_a_machine_without_a_gpu_is_well():
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_no_line_is_wider_than_the_screen(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = inquiry.Answer("recorded operators", "wrong", "what was seen of it " * 12, "what there is to do " * 12)
+    monkeypatch.setattr("pytest_torchprof.doctor.answers", lambda **_: [long])
+    assert main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= min(columns, 100)
+    assert " ".join(" ".join(lines).split()).count("what there is to do") == 12
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU says")
 def test_json_holds_every_answer_and_nothing_of_the_user(tmp_path):
     # A fork has read before which compiler there is.

@@ -614,6 +614,16 @@ def test_fail_on_counts_tells_changes_that_hold_from_none_and_from_what_cannot_b
     changes(capsys, write(tmp_path / "a", steady), "--fail-on=counts", status=0)
     changes(capsys, write(tmp_path / "b", [*steady, run_of(3, launched(TEST, SIX))]), "--fail-on=counts", status=1)
     changes(capsys, write(tmp_path / "c", [*steady, run_of(3, launched(TEST, None))]), "--fail-on=counts", status=3)
+    never = launched("test_m.py::test_never_judged", None)
+    changes(capsys, write(tmp_path / "never", [run_of(0, never)]), "--fail-on=counts", status=3)
+    new = [*steady, run_of(3, launched(TEST, FIVE), never)]
+    changes(capsys, write(tmp_path / "new", new), "--fail-on=counts", status=3)
+    without = run_of(4, launched(TEST, FIVE), all_tests=AllTests(below=("",), unmeasured=()))
+    changes(capsys, write(tmp_path / "removed", [*new, without]), "--fail-on=counts", status=0)
+    skipped = launched("test_m.py::test_skipped", None, outcome=Outcome.SKIPPED, code=None)
+    changes(
+        capsys, write(tmp_path / "skipped", [*steady, run_of(3, skipped, launched(TEST, FIVE))]), "--fail-on=counts"
+    )
     damaged, changed = write(tmp_path / "damaged", steady), run_of(3, launched(TEST, SIX))
     (damaged / f"{changed.uuid}{SUFFIX}").write_bytes(encode(changed)[:-9])
     changes(capsys, damaged, "--fail-on=counts", status=3)

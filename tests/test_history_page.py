@@ -103,7 +103,7 @@ def test_one_kernel_is_no_kernels(browser, tmp_path, capsys):
 def test_a_history_in_which_nothing_was_measured_has_no_number_to_choose(browser, tmp_path, capsys):
     browser.open(made(tmp_path, [run_of(at, launched(EARLY, None)) for at in range(2)], capsys))
     (facts,) = browser.run("[...document.querySelectorAll('.facts')].map(facts => facts.textContent)")
-    assert facts == "numbers: not knownnever changedgaps: 2 lost-kernels"
+    assert facts == "numbers: not knownnever changedgaps: 2 lost-kernelsnot known of the newest commit"
     assert browser.run("document.querySelectorAll('#tools select').length") == 0
 
 

@@ -223,6 +223,36 @@ def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end():
     assert re.fullmatch(r"  forbid_kernels=void_x+\.\.\. model\.py:21 .*step", shown)
 
 
+def test_a_sentence_with_more_files_than_fit_keeps_them_all():
+    files = [f"package/module_{at}.py:{at}0" for at in range(6)]
+    shown = Screen.of_columns(60).broken(f"      why: {' and then again '.join(files)} [code]", 1)
+    assert [file for file in files if file not in " ".join(shown).split()] == []
+
+
+@pytest.mark.parametrize("name", ["decode the whole of it", "décodage du modèle"])
+def test_of_a_limit_above_what_was_seen_the_second_line_is_shortened(name):
+    line = f'  max_kernels=5 in "{name}"\n      {"seen " * 100}at the end'
+    limit, *seen = Screen.of_columns(80).broken(line, 3, hanging=6)
+    assert limit == f'  max_kernels=5 in "{name}"'
+    assert len(seen) == 2
+    assert "..." in " ".join(seen)
+    assert seen[-1].endswith("at the end")
+
+
+def test_places_of_a_row_for_which_there_is_no_room_are_counted(tmp_path):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 2000)
+    for at in range(8):
+        builder.event("python_function", f"model.py({at}1): layer_{at}", at * 200, 190)
+        builder.launched("sin_kernel", at * 200 + 10, op="aten::sin", dur=40)
+    profile = load(builder.write(tmp_path / "t.json"))
+    verdicts = check_limits(profile, read_limits({"max_kernels": 0, "max_launches": 1, "max_gpu_time": 1e-7}))
+    text = str(error_for(verdicts, profile, profile.why_missed, screen=Screen.of_columns(80)))
+    assert text.count("model.py:") == 1
+    assert "1 x layer_0 (model.py:1) and 7 more places" in text
+
+
 def test_a_screen_too_small_still_names_each_limit(tmp_path):
     text = judged(tmp_path, max_kernels=0, max_launches=0, only_kernels="none", forbid_kernels="*")(lines=10)
     for name in ("max_kernels=0", "max_launches=0", "only_kernels=none", "forbid_kernels=*"):

@@ -34,14 +34,18 @@ class GraphCaptures:
     """The operators that no other one holds."""
 
     @cached_property
+    def ranges(self) -> list[tuple[int, int]]:
+        """From when to when each capture took."""
+        return [(start, end) for _, start, end in captures(self.trace.calls, self.trace.call_kinds).ranges()]
+
+    @cached_property
     def ops(self) -> list[int]:
         """All of them, in order."""
         ops = self.trace.ops
-        captured = [(start, end) for _, start, end in captures(self.trace.calls, self.trace.call_kinds).ranges()]
-        if not captured:
+        if not self.ranges:
             return []
         holding = (
-            i for i in self.outermost if any(ops.start[i] <= start and end <= ops.end[i] for start, end in captured)
+            i for i in self.outermost if any(ops.start[i] <= start and end <= ops.end[i] for start, end in self.ranges)
         )
         return sorted(holding, key=ops.start.__getitem__)
 

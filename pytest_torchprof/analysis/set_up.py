@@ -13,7 +13,6 @@ from pytest_torchprof.analysis.stretches import launched_soon
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
-from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +65,7 @@ class SetUp:
         for stretch in self.first_calls:
             ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
         ranges_of[_CAPTURING] += self.captures.new_calls
-        ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
+        ranges_of[_CAPTURE] += self.captures.ranges
         once = intervals.without(self.window, self.captures.repeated_calls)
         inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
         kept = {

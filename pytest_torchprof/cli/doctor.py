@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import write
+from pytest_torchprof.text.tables import terminal_width
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 WELL, ILL = 0, 1
 SCHEMA = 1
-WIDTH = 100
+_WIDEST: Final = 100
 _STATUS, _CHECK = 11, 19
+_INDENT: Final = 4
+_LEAST: Final = 30
+"""The columns that a text needs at least, to stand beside its check."""
 # Installed distributions whose versions a bug report needs.
 _VERSIONS = ("pytest-torchprof", "pytest", "torch", "triton", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12")
 
@@ -91,7 +95,7 @@ def _as_json(given: list[Answer]) -> str:
 
 def _heading() -> list[str]:
     have = "  ".join(f"{name} {version}" for name, version in versions().items())
-    return textwrap.wrap(f"torchprof doctor: {have}", WIDTH, subsequent_indent="  ")
+    return textwrap.wrap(f"torchprof doctor: {have}", _width(), subsequent_indent="  ")
 
 
 def _lines(answer: Answer) -> list[str]:
@@ -108,5 +112,11 @@ def _end(given: list[Answer]) -> list[str]:
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    indent = " " * len(head)
-    return textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+    width = _width()
+    indent = " " * (len(head) if width >= len(head) + _LEAST else _INDENT)
+    head = head if head.strip() else indent
+    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _width() -> int:
+    return min(terminal_width(), _WIDEST)

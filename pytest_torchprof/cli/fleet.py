@@ -390,7 +390,7 @@ class _Examples:
     def see(self, record: FileRecord) -> None:
         """Note a file that is to be named."""
         from pytest_torchprof.limits import MISSED as LIMIT_MISSED  # noqa: PLC0415
-        from pytest_torchprof.limits.limit_line import limit_line  # noqa: PLC0415
+        from pytest_torchprof.limits.limit_line import limit_in_one_line  # noqa: PLC0415
         from pytest_torchprof.report.outcome import Outcome  # noqa: PLC0415
 
         result = record.result
@@ -400,7 +400,7 @@ class _Examples:
             self._note(
                 self.missed,
                 record,
-                [limit_line(limit).strip() for limit in result.limits if limit.status == LIMIT_MISSED],
+                [limit_in_one_line(limit) for limit in result.limits if limit.status == LIMIT_MISSED],
             )
         elif result.outcome is Outcome.NOT_MEASURED:
             self._note(self.not_measured, record, [str(result.reason)])
@@ -448,11 +448,11 @@ def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iter
 def _job_lines(job: JobRecord) -> Iterator[str]:
     """Yield why a job is not judged, the limits that do not hold, and what its ranks show together."""
     from pytest_torchprof.limits import HOLDS as LIMIT_HOLDS  # noqa: PLC0415
-    from pytest_torchprof.limits.limit_line import limit_line  # noqa: PLC0415
+    from pytest_torchprof.limits.limit_line import limit_in_one_line  # noqa: PLC0415
 
     if job.reason is not None and not job.limits:
         yield str(job.reason)
-    yield from (limit_line(verdict).strip() for verdict in job.limits if verdict.status != LIMIT_HOLDS)
+    yield from (limit_in_one_line(verdict) for verdict in job.limits if verdict.status != LIMIT_HOLDS)
     yield from (f"{finding.code}: {finding.message}" for finding in job.findings[:_MOST_SHOWN])
 
 

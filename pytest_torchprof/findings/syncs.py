@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cache, reduce
-from operator import add, sub
+from functools import cache
+from operator import sub
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_torchprof.analysis.parts import copy_direction
@@ -93,8 +93,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     took_ns = list(map(sub, ends, starts))
     idled_ns = list(map(sub, took_ns, work.worked_ns(starts, ends)))
     of_name, of_cause = _positions(name for _, _, name in waiting), _positions(cause_of[op] for _, op, _ in waiting)
-    # Added one after the other: from Python 3.12 on sum() rounds otherwise.
-    spent = {name: reduce(add, [took_ns[at] / 1000 for at in members]) for name, members in of_name.items()}
+    spent = {name: sum([took_ns[at] for at in members]) / 1000 for name, members in of_name.items()}
     causes = Counter({cause: sum([took_ns[at] for at in members]) for cause, members in of_cause.items()})
     idled = {cause: sum([idled_ns[at] for at in members]) for cause, members in of_cause.items()}
     waits = {

@@ -30,7 +30,7 @@ class State(StrEnum):
     CONFIRMED = "confirmed"
     """Later runs have it too."""
     LATEST = "latest"
-    """Only one run has it: the newest."""
+    """Only one run has it so far: the newest of the test."""
     UNDONE = "undone"
     """A later commit launches again what was launched before it."""
     UNSTEADY = "unsteady"

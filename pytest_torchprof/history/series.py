@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -111,7 +112,7 @@ class Series(Struct, frozen=True, kw_only=True):
     missing: int
     """How many complete runs on this hardware, from its first point on, did not measure it."""
     open_end: bool
-    """Whether the last of these runs has no point of it: nothing is known of the newest commit."""
+    """Whether the last of these runs, or that which tried last to measure it, has no point of it."""
     removed_at: str | None = None
     """The commit of the first run of all tests that no longer has its test; None as long as there is none."""
 
@@ -289,6 +290,12 @@ class _Draft(Struct):
         judged = max((track.stretches[-1].indices[-1] for track in self.tracks.values()), default=-1)
         return max(judged, *(gap.indices[-1] for gap in self.gaps), -1)
 
+    @property
+    def _newest_unjudged(self) -> int:
+        """The newest run that tried to measure it and could not judge it; -1 for none, as of a test that is skipped."""
+        tried = (gap.indices[-1] for gap in self.gaps if gap.measured.outcome is not Outcome.SKIPPED)
+        return max(tried, default=-1)
+
     def series(self, key: SeriesKey, lacking: _Lacking, on: list[int], newest: int) -> Series:
         """Return it.
 
@@ -301,7 +308,9 @@ class _Draft(Struct):
         seen = {index for stretch in stretches for index in stretch.indices}
         seen |= {index for gap in self.gaps for index in gap.indices}
         later = on[bisect_left(on, first) :]
-        without = next((at for at in later if at > newest and lacking.of(at, key.test, newest)), len(branch.runs))
+        # A series without a point has no hardware of its own.
+        able = later if stretches else [at for at, run in enumerate(branch.runs) if _folder(run) == key.folder]
+        without = next((at for at in able if at > newest and lacking.of(at, key.test, newest)), len(branch.runs))
         later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
         for gap in self.gaps:
@@ -313,7 +322,7 @@ class _Draft(Struct):
             stretches=stretches,
             gaps=gaps,
             missing=sum(branch.runs[index].complete for index in later if index not in seen),
-            open_end=gone is None and bool(later) and later[-1] > last,
+            open_end=gone is None and max([*later[-1:], self._newest_unjudged]) > last,
             removed_at=None if gone is None else gone.sha,
         )
 

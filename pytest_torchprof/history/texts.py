@@ -34,7 +34,7 @@ _ORDER: Final[Mapping[OrderedBy, str]] = {
 }
 _STATE: Final[Mapping[State, str]] = {
     State.CONFIRMED: "",
-    State.LATEST: "only the newest run has it",
+    State.LATEST: "one run has it so far",
     State.UNSTEADY: "runs of this commit disagree",
 }
 

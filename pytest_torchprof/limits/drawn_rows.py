@@ -34,7 +34,7 @@ class Row:
     """The lines below it that say where its work comes from; empty if that is shown on the same line."""
 
 
-def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
+def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow, Row]:
     """Return the rows in aligned columns, each with its place on the same line if all of them fit."""
     columns = [
         [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
@@ -61,19 +61,22 @@ def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
         if max(map(width_of, longer), default=0) <= screen.width:
             return {row: Row(line=line, places=()) for row, line in zip(rows, longer, strict=True)}
     return {
-        row: Row(line=line, places=tuple(_places_below(row, screen))) for row, line in zip(rows, lines, strict=True)
+        row: Row(line=line, places=tuple(_places_below(row, caps, screen)))
+        for row, line in zip(rows, lines, strict=True)
     }
 
 
-def _places_below(row: WorkRow, screen: Screen) -> list[str]:
+def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
     everything = screen.everything or len(row.places) == MOST_PLACES + 1
     most = len(row.places) if everything else MOST_PLACES
     several = len(row.places) > 1
     indent = " " * (INDENT + 7)
-    shown = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
-    places = [part for line in shown for part in screen.broken(line)]
-    left = len(row.places) - most
-    return [*places, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
+    places = [f"{count} x {place}" if several else place for count, place in row.places]
+    left = [and_more(len(places) - most, "place").lstrip()]
+    lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{indent}{line}")]
+    if caps.rows is None or len(lines) < caps.rows:
+        return lines
+    return screen.broken(f"{indent}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
 
 
 def _name(row: WorkRow, screen: Screen) -> str:
@@ -94,7 +97,7 @@ def detail_blocks(
     Each group of lines has a flag that says whether it belongs to a row.
     """
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
-    drawn = _drawn(rows, screen)
+    drawn = _drawn(rows, caps, screen)
     blocks: list[tuple[bool, list[str]]] = []
     for fact in evidence:
         if isinstance(fact, WorkRow):

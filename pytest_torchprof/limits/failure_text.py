@@ -135,7 +135,8 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     blocks, places = detail_blocks(evidence, caps, screen)
     rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)
     notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
-    left = len(blocks) - len(rows) - len(notes)
+    first = [lines for is_row, lines in blocks if is_row][:1]
+    left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
     of_rows, of_notes = iter(rows), iter(notes)
     details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
     findings = why(verdict.limit) if verdict.status == MISSED else ()

@@ -1,4 +1,4 @@
-"""One limit in a line: as it was written, and what was seen."""
+"""A limit in words: as it was written, and what was seen."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ COLUMN = 32
 
 
 def limit_line(verdict: Verdict) -> str:
-    """Return a line with the limit as it was written, and what was seen."""
+    """Return the limit as it was written, and what was seen: beside it, or below it where there is no room."""
     limit = f"  {verdict.written}"
     if len(limit) >= COLUMN:
         return f"{limit}\n{' ' * INDENT}{measured_text(verdict)}"
     return f"{limit:<{COLUMN}}{measured_text(verdict)}"
 
 
+def limit_in_one_line(verdict: Verdict) -> str:
+    """Return the limit as it was written and what was seen, in one line however long it is."""
+    return f"{verdict.written}: {measured_text(verdict)}"
+
+
 def measured_text(verdict: Verdict) -> str:
+    """Return what was seen, or why nothing was."""
     measured = reason_line(verdict.text)
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 

@@ -22,7 +22,7 @@ from pytest_torchprof.limits.failure_lines import (
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.limit_line import measured_text, says_more
 from pytest_torchprof.limits.screen import fitting
-from pytest_torchprof.text import first_line, printable_line, reason_line
+from pytest_torchprof.text import first_line, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], scr
         moved = [line for line in moved if line not in about]
         headline = unbroken(with_colon(others)[0])
         between = "; " if others[0].numbers else " "
-        head = printable_line(between.join([headline, *(line.text.strip() for line in about)]))
+        head = reason_line(between.join([headline, *(line.text.strip() for line in about)]))
     below = fitting([shown_lines([line], screen) for line in moved], screen.lines)
     left = screen.left_out(len(moved) - len(below), "line", indent=2)
     return "\n".join([*screen.broken(head), *chain.from_iterable(below), *left, *shown_lines(remedy, screen)])

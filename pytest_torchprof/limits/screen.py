@@ -17,7 +17,7 @@ INDENT: Final = 6
 _NARROWEST, _WIDEST = 40, 100
 """The columns that rows of work are drawn for, at least and at most."""
 _FOR_FILES: Final = 2
-"""How many lines more a sentence takes so that no file in it is cut."""
+"""How many lines more a sentence may take so that something is left of it beside its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +42,23 @@ class Screen:
     def broken(self, line: str, most: int | None = None, *, hanging: int = 0) -> list[str]:
         """Return a sentence, broken where the columns end; without its middle where it takes more lines than ``most``.
 
-        Its beginning says what it is about, and its end often where that is. A file with its line stays whole, and
-        has a line or two more if it needs them.
+        Its beginning says what it is about, and its end often where that is. A file with its line stays whole: a
+        sentence with many of them has as many lines as they need.
         """
         lines = broken(line, self.columns, hanging=hanging).split("\n")
         if not most or self.columns is None or len(lines) <= most:
             return lines
-        for room in range(most, most + _FOR_FILES + 1):
+        # Of several lines only the last one is a sentence of any length.
+        *above, last = line.split("\n")
+        first = [part for each in above for part in broken(each, self.columns, hanging=hanging).split("\n")]
+        least = max(most - len(first), 1)
+        for room in range(least, least + _FOR_FILES + 1):
             # With less its beginning would not say what it is about.
             for width in range(room * self.columns, self.columns * 2 // 3, -8):
-                lines = broken(without_middle(line, width), self.columns, hanging=hanging).split("\n")
+                lines = broken(without_middle(last, width), self.columns, hanging=hanging).split("\n")
                 if len(lines) <= room:
-                    return lines
-        return lines[: most + _FOR_FILES]
+                    return [*first, *lines]
+        return [*first, *lines]
 
     def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
         """Return a line that says that there are so many more, and how to see them; none if there are none."""

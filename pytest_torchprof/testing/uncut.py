@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.testing.pytest_report import ONE_LINE
-from pytest_torchprof.text import and_more, broken, printable, printable_line, width_of
+from pytest_torchprof.text import and_more, broken, printable, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,6 @@ _STATUSES = {"failed": "f", "error": "E"}
 _WORDS = ("FAILED", "ERROR")
 _MOST = 10
 """Beyond these they are counted: the summary above has them all, and ``-vv`` has them whole."""
-_LONGEST = 400
-"""The most characters of a line: five lines of a terminal."""
 
 
 def write_uncut(reporter: Any) -> None:
@@ -37,7 +35,7 @@ def write_uncut(reporter: Any) -> None:
     tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
         name = line.node if tests[line.test] > 1 else line.test
-        reporter.write_line(broken(f"  {printable_line(f'{name}: {line.failure}', _LONGEST)}", width))
+        reporter.write_line(broken(f"  {printable(f'{name}: {line.failure}')}", width))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
 

@@ -263,14 +263,19 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def asks_for_stacks(self) -> bool:
-        return self.action == self._LOOK_FIRST[False]
+        return self.is_unseen and not self.stacks
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether what the CPU does meanwhile has to be found out first."""
+        return self.is_silent and not (self.is_for_captures or (self.loads_long and self.is_for_data))
 
     @property
     def action(self) -> str:
         ways = (
             (self.loads_long and self.is_for_data, self._LOAD),
             (self.is_for_captures, self._LONGER_WARM_UP),
-            (self.is_silent, self._LOOK_FIRST[self.stacks]),
+            (self.is_unseen, self._LOOK_FIRST[self.stacks]),
         )
         return next((way for is_there, way in ways if is_there), super().action)
 
