@@ -104,9 +104,13 @@ def run_from_start(code: str, *words: str, **environment: str) -> subprocess.Com
     if gpu_is_simulated():
         return run_code(code, *words, **environment)
     command = [sys.executable, "-X", "faulthandler", "-c", code, *words]
-    return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=500, check=False
-    )
+    own = os.environ | {"PYTHONPATH": _places_of_ours()} | environment
+    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=500, check=False)
+
+
+def _places_of_ours() -> str:
+    """Return where the package and what tests share are found, ahead of what is there already."""
+    return os.pathsep.join(filter(None, (str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH"))))
 
 
 def start_python(*words: str, folder: Path, environment: Mapping[str, str]) -> Fresh:
@@ -195,7 +199,9 @@ def _library(python: str) -> str:
 
 def as_python(python: str, *words: str, plugins: Sequence[object] = ()) -> None:
     """Do what this Python does with these words, on a path of its own; pytest has further plugins."""
-    installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
+    # An environment may have packages of another one, by a file that names their folder.
+    own = (sys.prefix, sys.base_prefix)
+    installed = [place for place in sys.path if place.startswith(own) or "site-packages" in place]
     told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [*told, *installed]
     if python != sys.executable:

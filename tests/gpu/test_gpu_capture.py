@@ -326,7 +326,7 @@ def say(value):
 def run(tmp_path, scenario, **environment):
     """Run the scenario in a fresh process, where it calls `say` once; a crash fails the test."""
     words = (str(tmp_path / "t.json"), str(ROOT))
-    done = fresh.run_from_start(PROGRAM + dedent(scenario), *words, PYTHONPATH=str(ROOT), **environment)
+    done = fresh.run_from_start(PROGRAM + dedent(scenario), *words, **environment)
     assert done.returncode == 0, done.stderr
     said = [line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     return json.loads(said[0])

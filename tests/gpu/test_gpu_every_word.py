@@ -30,19 +30,25 @@ OF_A_GPU = [
 
 
 COUNTING_KERNELS = {"max_kernels", "min_kernels", "max_launches"}
+OF_A_SEARCH = 3
+"""So many kernels of `nonzero` are in the bounds; a real GPU's CUB takes four."""
 
 
 @pytest.mark.parametrize(("holds", "missed"), **named([*OF_ANY_DEVICE, *OF_A_GPU]))
 def test_it_holds_and_is_missed(holds, missed):
     found = worked("cuda")
-    if not found.memsets:  # torch 2.11 fills with a kernel
-        if "max_memsets" in holds:
-            pytest.skip("this torch fills with a kernel")
-        holds, missed = (
-            {word: bound + 1 if word in COUNTING_KERNELS else bound for word, bound in of.items()}
-            for of in (holds, missed)
-        )
+    if "max_memsets" in holds and not found.memsets:
+        pytest.skip("this torch fills with a kernel")
+    more = kernels_of(found, "aten::nonzero") - OF_A_SEARCH + (not found.memsets)  # torch 2.11 fills with a kernel
+    holds, missed = (
+        {word: bound + more if word in COUNTING_KERNELS else bound for word, bound in of.items()}
+        for of in (holds, missed)
+    )
     answers(found, holds, missed)
+
+
+def kernels_of(found, operator):
+    return sum(kernel.op == operator for kernel in found.steps[0].kernels)
 
 
 @pytest.mark.parametrize(("holds", "missed"), **named(OF_COMPILING))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -194,6 +195,17 @@ def test_a_cold_process_is_told_from_a_warm_one(calls_before, cold, tmp_path):
     assert "overhead-bound" in found
 
 
+def counted_twice(events):
+    """Return what torch adds to operators in which CUPTI asks for a buffer: it counts that call's kernel there as well."""
+    twice = Counter()
+    for event in events:
+        inside, time_us = event.cpu_parent, event.device_time_total
+        while event.name == "Activity Buffer Request" and inside is not None:
+            twice[inside.name] += time_us
+            inside = inside.cpu_parent
+    return twice
+
+
 def test_the_operator_table_is_that_of_key_averages(tmp_path):
     model, x = nn.Linear(256, 256, device="cuda"), torch.randn(64, 256, device="cuda")
 
@@ -212,12 +224,13 @@ def test_the_operator_table_is_that_of_key_averages(tmp_path):
     theirs = {row.key: row for row in prof.key_averages() if row.key in ours and "cpu" in str(row.device_type).lower()}
     assert set(ours) == set(theirs)
     times_gpu = any(row.device_time_total for row in theirs.values())  # torch 2.11 has none on the simulated device
+    twice = counted_twice(prof.events())
     for name, row in theirs.items():
         assert ours[name].calls == row.count
         assert ours[name].cpu_us == pytest.approx(row.cpu_time_total, abs=0.01)
         assert ours[name].self_cpu_us == pytest.approx(row.self_cpu_time_total, abs=0.01)
         if times_gpu:
-            assert ours[name].gpu_us == pytest.approx(row.device_time_total, abs=0.01)
+            assert ours[name].gpu_us == pytest.approx(row.device_time_total - twice[name], abs=0.01)
             assert ours[name].self_gpu_us == pytest.approx(row.self_device_time_total, abs=0.01)
         assert ours[name].gpu_memory_bytes == row.device_memory_usage
         assert ours[name].self_gpu_memory_bytes == row.self_device_memory_usage
