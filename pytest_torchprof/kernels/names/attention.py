@@ -59,6 +59,8 @@ _NOT: Final = word_list(
 )
 # The kernels that decode in stages rotate their queries on the way.
 _STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d")
+# What cuDNN runs before and after the kernel of its backward pass.
+_CUDNN_PARTS: Final = Expression(r"cudnn::fusion::(?:compute_dot_do_o|convert_dq_to_16bits|fmha_reduce_head)")
 _WRAPPED: Final = word_table(
     """
     flash: flash:: FlashAttn Flash_
@@ -80,7 +82,7 @@ _HELPERS: Final = word_table(
     """
     attention reduce: _combine Combine _reduce_kernel MlaReduction fmhaReduction fmha_reduction kn_mla_reduce
     attention reduce: MergeState merge_attn_state AttentionSum
-    attention backward part: dot_do_o convert_dq convert_dkv reprocess Postprocess BwdSumOdO BwdConvert
+    attention backward part: dot_do_o convert_dq convert_dkv fmha_reduce_head reprocess Postprocess BwdSumOdO BwdConvert
     """
 )
 _WORD_TYPES: Final = dict(
@@ -146,6 +148,8 @@ def _dtype(text: Text, library: str) -> str | None:
 
 def _library(text: Text) -> str | None:
     base = text.base
+    if _CUDNN_PARTS.match(base):
+        return "cudnn"
     if contains(base, _GATE):
         if library := first_meaning(text.last, _WORDS) or first_meaning(base, _SPACES):
             return library

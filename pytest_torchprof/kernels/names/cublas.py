@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.kernels.names.kernelname import SPLIT_K_REDUCE, KernelName, split_k_sum
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
+    XMMA_SUM,
     Expression,
     common_dtype,
     contains,
@@ -73,7 +74,7 @@ _LARGE_K: Final = Expression(r"(?P<mma>[shdcz])gemm_largek_")
 _SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
 _TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?P<const> const)?>")
 _HELPERS: Final = {
-    "splitKreduce_kernel": "split-k reduce",
+    "splitKreduce_kernel": SPLIT_K_REDUCE,
     "reduce_1Block_kernel": "dot reduce",
     "scal_kernel": "beta scale",
     "scale_kernel": "beta scale",
@@ -142,8 +143,10 @@ def _decode_legacy(match: re.Match[str]) -> KernelName:
 
 
 def _decode_xmma(match: re.Match[str]) -> KernelName:
-    dtype = xmma_dtype(match["a"], match["acc"])
     name = match.string
+    if XMMA_SUM in name:
+        return split_k_sum("cublas", match["arch"])
+    dtype = xmma_dtype(match["a"], match["acc"])
     return KernelName(
         family="gemm",
         library="cublas",
@@ -187,7 +190,7 @@ def _decode_vector(text: Text) -> KernelName:
         dtype=_vector_dtype(text),
         layout=layout["lay"].lower() if layout else None,
         tensor_core=False,
-        stem=text.last,
+        stem="gemvx::kernel" if text.base.endswith("gemvx::kernel") else text.last,
     )
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import CONVOLUTION_OFFSETS, LAYOUT_CONVERSION, KernelName
+from pytest_torchprof.kernels.names.kernelname import (
+    CONVOLUTION_OFFSETS,
+    CONVOLUTION_WORKSPACE,
+    LAYOUT_CONVERSION,
+    NEVER_AMONG_SEVERAL,
+    KernelName,
+    split_k_sum,
+)
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
+    XMMA_SUM,
     Expression,
     common_dtype,
     contains,
@@ -64,13 +72,14 @@ _WORDS: Final = word_table(
     """
     conv: implicit_convolve explicit_convolve precomputed_convolve convolve_common_engine xmma_cudnn:: conv2d_c1
     conv: winograd Winograd fft2d_ fft1d_ flip_filter wgrad_alg wgrad2d_ dgrad2d_ dgrad_engine dgrad_alg wgrad_engine
-    conv: conv2d_grouped_direct dgrad2d_grouped_direct depthwise_fprop depthwise_bprop cask_cudnn nchwToNhwc
+    conv: conv2d_grouped_direct dgrad2d_grouped_direct depthwise_fprop depthwise_bprop cask_cudnn _cudnn::xmma
+    conv: nchwToNhwc
     conv: nhwcToNchw nchwToFoldedNhwc nhwcToFoldedNhwc foldedNhwcToNhwc foldedNhwcToNchw ncdhwToNdhwc ndhwcToNcdhw
     conv: kern_precompute_indices
     pointwise: op_generic_tensor op_tensor_kernel add_tensor_kernel scalePackedTensor
     copy: convertTensor_kernel
     reduction: pooling_fw_4d pooling_bw_
-    pointwise: elemWiseRNNcell LSTM_elementWise GRU_elementWise
+    pointwise: elemWiseRNNcell LSTM_elementWise GRU_elementWise GENERIC_elementWise persistRNN_addBias
     """
 )
 _CONVERSIONS: Final = ("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc")
@@ -93,6 +102,8 @@ _NO_COMMUNICATION: Final = frozenset({"communication"})
 
 def _decode_xmma(match: re.Match[str]) -> KernelName:
     name = match.string
+    if XMMA_SUM in name:
+        return split_k_sum("cudnn", match["arch"])
     dtype = xmma_dtype(match["a"], match["acc"])
     tensor = None if not dtype else "ffma" not in name and dtype not in ("fp32", "fp64")
     tile = numbers(match["tile"])
@@ -184,6 +195,8 @@ def decode(text: Text) -> KernelName | None:
         return _decode_xmma(match) if match else KernelName(family="conv", library="cudnn", stem=base)
     if "cudnn_" in base and (match := _LEGACY.match(base)):
         return _decode_legacy(match)
+    if base.startswith("RNN_blockPersist_"):
+        return _decode_recurrent(text)
     return _decode_words(text)
 
 
@@ -206,6 +219,17 @@ def _decode_implicit(text: Text) -> KernelName | None:
     )
 
 
+def _decode_recurrent(text: Text) -> KernelName:
+    """Return the name of a layer's whole recurrence in one kernel: products with the hidden state, and the gates."""
+    return KernelName(
+        never=NEVER_AMONG_SEVERAL,
+        library="cudnn",
+        dtype=_template_dtype(text),
+        tensor_core=True if "HMMA" in text.base else None,
+        stem=text.last,
+    )
+
+
 def _decode_words(text: Text) -> KernelName | None:
     """Return the name as decoded by words of the function's name, which has no fields; None if it is not cuDNN's."""
     base = text.base
@@ -214,7 +238,7 @@ def _decode_words(text: Text) -> KernelName | None:
         family = "normalization"
     family = family or first_meaning(base, _WORDS)
     if family is None and base.startswith("cudnn::"):
-        family = first_meaning(base, _OPS_WORDS) or first_meaning(base, _CONVOLVING)
+        family = first_meaning(base, _OPS_WORDS) or first_meaning(base.replace("convert", ""), _CONVOLVING)
     if family is None and base.startswith("cudnn_generated_") and "conv" in base:
         family = "conv"
     if family is None and not base.startswith(("cudnn::", "cudnn_generated_")):
@@ -233,6 +257,8 @@ def _decode_words(text: Text) -> KernelName | None:
 def _helper(text: Text) -> str | None:
     if text.last.startswith(_CONVERSIONS):
         return LAYOUT_CONVERSION
+    if text.last == "init_device_workspace_kernel":
+        return CONVOLUTION_WORKSPACE
     return CONVOLUTION_OFFSETS if "Offsets" in text.base or "precompute_indices" in text.base else None
 
 

@@ -19,8 +19,15 @@ transform. An unknown kernel has no family.
 PRODUCTS: Final = frozenset({"gemm", "conv", "attention"})
 NO_PRODUCT: Final = PRODUCTS | {"communication"}
 """The families that a kernel surely does not belong to if it moves or changes values one by one or in rows."""
+NEVER_AMONG_SEVERAL: Final = frozenset(FAMILIES) - {"gemm", "pointwise", "other"}
+"""The families that a kernel with several tasks, such as the products and gates of a recurrent layer, is surely not of.
+"""
 LAYOUT_CONVERSION: Final = "layout conversion"
 """The task of a kernel that only changes the layout of a convolution's images."""
+SPLIT_K_REDUCE: Final = "split-k reduce"
+"""The task of a kernel that only adds up the parts of a product or convolution whose sum over K is divided."""
+CONVOLUTION_WORKSPACE: Final = "convolution workspace"
+"""The task of a kernel that only prepares the memory in which a convolution counts or adds up its parts."""
 CONVOLUTION_OFFSETS: Final = "convolution offsets"
 """The task of a kernel that only computes where a convolution's operands lie, in 32-bit integers."""
 FAMILY_NOT_KNOWN: Final = "not known"
@@ -124,3 +131,15 @@ class KernelName(Struct, frozen=True, kw_only=True):
         if self.collective:
             words.append(self.collective)
         return " ".join(words)
+
+
+def split_k_sum(library: str, arch: str) -> KernelName:
+    """Return the name of xmma's kernel that only adds up the parts of a product or convolution."""
+    return KernelName(
+        family="reduction",
+        library=library,
+        tensor_core=False,
+        arch=arch,
+        helper=SPLIT_K_REDUCE,
+        stem=f"{arch}_xmma_split_k",
+    )

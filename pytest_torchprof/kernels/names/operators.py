@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.devices.cpu_operators import FAMILIES as OPERATORS
 from pytest_torchprof.devices.cpu_operators import SEVERAL
-from pytest_torchprof.kernels.names.kernelname import FAMILIES, KernelName
+from pytest_torchprof.kernels.names.kernelname import NEVER_AMONG_SEVERAL, KernelName
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -23,7 +23,6 @@ _SPACES: Final = (
 )
 _FAMILY_OF: Final = {op: family for family, ops in OPERATORS.items() for op in ops.split()}
 _SEVERAL: Final = frozenset(SEVERAL.split())
-_NEVER_AMONG_SEVERAL: Final = frozenset(FAMILIES) - {"gemm", "pointwise", "other"}
 
 
 def canonical(op: str) -> str:
@@ -43,5 +42,5 @@ def decode(text: Text) -> KernelName | None:
         return None
     op = text.last.partition(".")[0]
     plain = canonical(op)
-    never = _NEVER_AMONG_SEVERAL if plain in _SEVERAL else frozenset[str]()
+    never = NEVER_AMONG_SEVERAL if plain in _SEVERAL else frozenset[str]()
     return KernelName(family=_FAMILY_OF.get(plain), never=never, library="aten", tensor_core=False, stem=op)

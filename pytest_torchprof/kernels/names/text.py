@@ -174,6 +174,10 @@ _XMMA: Final = (
 )
 
 
+XMMA_SUM: Final = "_execute_split_k_kernel"
+"""In a name of xmma's: it adds up what the kernel of the same name computed in parts, each over a part of K."""
+
+
 def xmma_pair(code: str) -> str | None:
     """Return the dtype of a pair such as ``bf16bf16``; None if the two differ or are unknown."""
     for first, dtype in _XMMA:
