@@ -36,11 +36,8 @@ def named(
     indices: Sequence[int], processes: Sequence[int | str], header: Mapping[str, object], *, rocm: bool
 ) -> Iterator[Device]:
     """Yield the devices of these processes in order of their indices."""
-    known = _listed(header)
-    alike = next(iter(known.values())) if _all_alike(known) else {}
     for index, pid in sorted(zip(indices, processes, strict=True), key=itemgetter(0)):
-        # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
-        entry = alike or ({} if rocm else known.get(pid, {}))
+        entry = facts_of(pid, header, rocm=rocm)
         name, sms = entry.get("name"), entry.get("numSms")
         yield Device(
             index=index,
@@ -48,6 +45,15 @@ def named(
             sms=sms if isinstance(sms, int) else None,
             pid=pid,
         )
+
+
+def facts_of(process: int | str, header: Mapping[str, object], *, rocm: bool = False) -> Mapping[str, object]:
+    """Return the facts that the file has on the device of this process; none if it is not clear which it is."""
+    known = _listed(header)
+    if _all_alike(known):
+        return next(iter(known.values()))
+    # On ROCm the process id is no index into the list; a list of one leaves no doubt, nor do equal devices.
+    return {} if rocm else known.get(process, {})
 
 
 def listed_names(header: Mapping[str, object]) -> list[str]:
