@@ -321,7 +321,10 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     _NO_GRAPHS = "do not act on idle times yet: record without CUDA graphs"
     _EARLIER = "work from before the recording, which the file does not have: nothing ran before on its stream"
     _DEVICE = "another GPU, whose work ended just before"
-    _GRAPH = "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up)"
+    _GRAPH = (
+        "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up), or another process "
+        "on the GPU"
+    )
     _GRAPHS_AGAIN = (
         "the starts of CUDA graphs, in later steps too, so that it is not their upload; the recording does not show "
         "what they wait for, nor whether the GPU works meanwhile on something that has no event"
@@ -443,7 +446,7 @@ class LaunchDelay(Finding, frozen=True, kw_only=True, tag="launch-delay"):
     SENTENCE = "the first kernel ran {first_us:us} after its launch, the median is {median_us:us}"
     REMEDY = (
         "a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; a late median on "
-        "an idle GPU is the driver or a throttled CPU"
+        "an idle GPU is another process on the GPU, the driver or a throttled CPU"
     )
     ACTION = "warm up longer if only the first kernel comes late"
     SEVERITY = "information"
