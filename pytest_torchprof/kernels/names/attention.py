@@ -59,6 +59,9 @@ _NOT: Final = word_list(
 )
 # The kernels that decode in stages rotate their queries on the way.
 _STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d")
+_CUDNN_GENERATED: Final = Expression(
+    r"cudnn_generated_\w{0,20}_sdpa_\w{0,20}?flash_(?P<way>[fb]prop)_\w{0,30}?_(?P<tile>\d+x\d+x\d+)_"
+)
 # What cuDNN runs before and after the kernel of its backward pass.
 _CUDNN_PARTS: Final = Expression(r"cudnn::fusion::(?:compute_dot_do_o|convert_dq_to_16bits|fmha_reduce_head)")
 _WRAPPED: Final = word_table(
@@ -187,6 +190,8 @@ def decode(text: Text) -> KernelName | None:
 
 def _stem(text: Text) -> str:
     base = text.base
+    if generated := _CUDNN_GENERATED.match(base):
+        return f"cudnn_{generated['way']}_{generated['tile']}"
     if base.startswith(("cutlass::", "cutlass__")) or "kentry" in base:
         match = _PART.search(text.args[:400].replace("flash::enable_sm", ""))
         return match[0] if match else text.last
