@@ -319,6 +319,20 @@ def test_the_third_letter_of_nvjet_says_which_side_of_the_tile_is_longer():
     assert sides.total() > 40
 
 
+def test_stages_of_nvjet_hold_a_tile_of_both_operands_each():
+    """By the shared memory that was recorded beside the names, of which 16,852 bytes are something else."""
+    shared_bytes = {
+        "nvjet_sm90_tst_64x8_64x16_1x2_h_bz_bias_TNT": 164308,
+        "nvjet_sm90_tst_64x16_64x16_2x4_h_bz_bias_TNT": 180692,
+        "nvjet_sm90_tst_32x64_64x16_4x2_h_bz_NTN": 213460,
+    }
+    others = set()
+    for name, recorded in shared_bytes.items():
+        m, n, k = decode(name).tile
+        others.add(recorded - 2 * (m + n) * k * decode(name).stages)
+    assert others == {16852}
+
+
 def test_nvjet_serves_half_precision_only():
     assert {dtype for dtype, _, name in products() if name.startswith("nvjet")} == {"fp16", "bf16"}
 
