@@ -267,13 +267,6 @@ class TraceBuilder:
         return write(path, self.text(indent=indent))
 
 
-def launch_shape(args: Mapping[str, Any]) -> bytes:
-    """Return the shape of a kernel's launch, from its arguments in a file, as a trace holds it."""
-    return b"\0".join(
-        json.dumps(args[fact]).encode() for fact in ("grid", "block", "registers per thread", "shared memory")
-    )
-
-
 def write(path: Path, text: str | bytes) -> Path:
     """Write a text to a file, gzipped if it is called so, and return its path."""
     data = text.encode() if isinstance(text, str) else text

@@ -134,9 +134,9 @@ def numbers() -> str:
             "`gpu_utilization` is 0 where nothing but copies and fills ran: no kernel used the GPU. It counts every kernel that ran in the window, also those",
             "that were launched before the steps; `gpu_busy_us` counts what the step launched, copies and fills included. `cpu_time_us` of a recording without",
             "a single operator, call or range of the CPU (the GPU alone, frames of Python alone) is unknown.",
-            "`achieved_occupancy` is the mean of kineto's estimates, weighted by time. Of kernels whose blocks take more than 48 KiB of shared memory (products",
-            "and attention on every GPU since Volta) kineto writes 0, for it does not ask how much they are allowed; theirs is calculated with its formula from",
-            "registers, shared memory and the device in the file, and unknown if the file does not describe the device.\n",
+            "`achieved_occupancy` is the mean of kineto's estimates, weighted by time, as other tools show it. kineto writes 0 for kernels whose blocks take",
+            "more than 48 KiB of shared memory, as products and attention do on every GPU since Volta, because it does not ask how much they are allowed: the",
+            "mean is too low where these take time. `low-occupancy` and the page calculate theirs with kineto's formula.\n",
         ]
     )
 

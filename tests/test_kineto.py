@@ -1,7 +1,6 @@
 """GPU utilization, SM efficiency and occupancy are those of kineto's TensorBoard plugin, done again from the file.
 
-Three things differ on purpose. kineto has an occupancy of 0 for kernels with more than 48 KiB of shared memory, which here
-have the one that kineto's formula gives (`test_occupancy.py`). The plugin takes each step for itself and then the whole; here only the whole window is
+Two things differ on purpose. The plugin takes each step for itself and then the whole; here only the whole window is
 asked for. And the plugin's window ends with the last step, lengthened to the end of what that launched; here with the last
 GPU operation, which is another one only where an orphan runs longer.
 """
@@ -12,10 +11,8 @@ import gzip
 import json
 
 import pytest
-from builder import launch_shape
 
 from pytest_torchprof import load
-from pytest_torchprof.recording.occupancy import estimated_percent
 
 pytestmark = pytest.mark.any_torch
 
@@ -34,9 +31,9 @@ RECORDINGS = (
 
 def by_the_plugin(path):
     """Return utilization, SM efficiency and occupancy by the plugin's formulas, from the file's own numbers."""
-    document = json.loads(gzip.decompress(path.read_bytes()))
-    devices = {device["id"]: device for device in document["deviceProperties"]}
-    events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    events = [
+        event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if event.get("ph") == "X"
+    ]
     gpu = [
         event for event in events if event["cat"].lower() in {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
     ]
@@ -60,14 +57,8 @@ def by_the_plugin(path):
         filled += (moment - since) * min(blocks, 1.0) * (running > 0)
         running, blocks, since = running + change, blocks + change * of_it, moment
     spent = sum(until - start for start, until, _ in kernels)
-    occupied = sum((until - start) * _occupancy(args, devices[args["device"]]) for start, until, args in kernels)
+    occupied = sum((until - start) * args["est. achieved occupancy %"] for start, until, args in kernels)
     return busy / (end - begin), filled / (end - begin), occupied / spent / 100
-
-
-def _occupancy(args, device):
-    if args["shared memory"] <= 48 * 1024:
-        return args["est. achieved occupancy %"]
-    return estimated_percent(device, launch_shape(args), args["blocks per SM"])
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

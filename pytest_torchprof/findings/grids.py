@@ -153,12 +153,12 @@ def _small_among(analysis: Analysis, times: Iterable[_PartlyFilled]) -> Replies[
 
 def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
-    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    work, gpu, occupancy = analysis.gpu_work, analysis.trace.gpu, analysis.trace.occupancies
     low = _with_few_warps(analysis, at[LOW], at[BLOCKS]).yes
     spent = work.time_us(low)
     if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
         return
-    mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
+    mean = sum(occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
     yield LowOccupancy(
         **evidence(work, low),
         kernel_share=spent / work.kernel_time_us,
@@ -170,7 +170,7 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
 def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Replies[int]:
     """Ask each kernel that needs many warps whether few of them fit, on a grid of enough blocks."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
-    occupancy, blocks, named = gpu.occupancy, gpu.blocks_per_sm, gpu.name
+    occupancy, blocks, named = analysis.trace.occupancies, gpu.blocks_per_sm, gpu.name
     names = {name for name, decoded in work.named.items() if decoded.family not in _FEW_WARPS} - work.lasting
     kernels = [i for i in work.kernels if named[i] in names]
     percent = 100 * least

@@ -51,7 +51,6 @@ from pytest_torchprof.recording.corrections import (
     put_calls_on_their_threads,
 )
 from pytest_torchprof.recording.events import Columns, kinds
-from pytest_torchprof.recording.occupancy import estimate_occupancies
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
     DamagedGzipError,
@@ -269,8 +268,6 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
     names = list(columns.names)
     name_operators(names, columns.ops)
     name_fills_and_copies(names, columns.gpu)
-    shapes = list(columns.shapes)
-    estimate_occupancies(columns.gpu, shapes, columns.processes.labels, header)
     put_calls_on_their_threads(columns.ops, columns.annotations, columns.calls, columns.gpu)
     trace = Trace(
         path=path,
@@ -296,7 +293,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         unknown_work=columns.unknown,
         samples_hardware=columns.samples_hardware,
         gpu_annotations=columns.gpu_annotations,
-        shapes=shapes,
+        shapes=list(columns.shapes),
         collectives=columns.collectives,
         parameters=columns.parameters,
     )

@@ -22,6 +22,7 @@ from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, G
 from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 from pytest_torchprof.trace.metadata import Adoption, Environment, Metadata
+from pytest_torchprof.trace.occupancy import occupancies
 
 _COMPILING = " (dynamo_timed)"
 # CUDA graph trees time the recording of a graph, which is part of running the model, like a phase of compilation
@@ -197,6 +198,11 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def device_of(self) -> Sequence[int]:
         """The device's index for each index into ``processes``: its ordinal, if the file says it."""
         return ordinals(self.processes, self.header, self._own_ordinals(len(self.processes)), rocm=self.rocm)
+
+    @cached_property
+    def occupancies(self) -> Sequence[float]:
+        """The occupancy of all GPU operations in percent, below zero where it is not known."""
+        return occupancies(self.gpu, self.shapes, self.processes, self.header)
 
     def _own_ordinals(self, count: int) -> Sequence[int]:
         """Return the ordinals of ``count`` devices: those that a recording of ours names, else 0, 1, 2 and so on."""

@@ -93,7 +93,7 @@ class Facts:
     def _shape(self, gpu_op: int) -> int:
         gpu = self._trace.gpu
         launched = gpu.shape[gpu_op] if gpu_op < len(gpu.shape) else 0
-        key = launched, gpu.occupancy[gpu_op], gpu.blocks_per_sm[gpu_op]
+        key = launched, self._trace.occupancies[gpu_op], gpu.blocks_per_sm[gpu_op]
         number = self._shape_numbers.get(key)
         if number is None:
             known = _shape_facts(self._trace.shapes[key[0]], *key[1:])

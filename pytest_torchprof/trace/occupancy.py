@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_torchprof.recording.bounds import LARGEST
 from pytest_torchprof.trace.columns import where
 from pytest_torchprof.trace.gpus import facts_of
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace.columns import GpuOps
 
-_Amount = Annotated[int, Meta(ge=0, le=LARGEST)]
-_AtLeastOne = Annotated[int, Meta(ge=1, le=LARGEST)]
+_Amount = Annotated[int, Meta(ge=0, le=2**53)]
+_AtLeastOne = Annotated[int, Meta(ge=1, le=2**53)]
 
 _DEFAULT_SHARED_BYTES: Final = 48 * 1024
 _DIGITS: Final = 16
@@ -55,18 +54,25 @@ class _Device(
     major: _Amount
 
 
-def estimate_occupancies(
+def occupancies(
     gpu: GpuOps, shapes: Sequence[bytes], processes: Sequence[int | str], header: Mapping[str, object]
-) -> None:
-    """Put the occupancy of kernels with more than 48 KiB of shared memory in the place of 0; -1 if it is not known."""
+) -> Sequence[float]:
+    """Return the occupancy of all GPU operations in percent, below zero where it is not known.
+
+    It is kineto's, but of kernels with more than 48 KiB of shared memory not its 0.
+    """
     beyond = {number for number, shape in enumerate(shapes) if _shared_bytes(shape) > _DEFAULT_SHARED_BYTES}
+    if not beyond:
+        return gpu.occupancy
+    column = gpu.occupancy[:]
     known: dict[tuple[int, int, float], float] = {}
-    for i in where(gpu.shape, beyond) if beyond else ():
-        if gpu.occupancy[i] == 0:
+    for i in where(gpu.shape, beyond):
+        if column[i] == 0:
             launched = process, shape, blocks = gpu.process[i], gpu.shape[i], gpu.blocks_per_sm[i]
             if launched not in known:
                 known[launched] = estimated_percent(facts_of(processes[process], header), shapes[shape], blocks)
-            gpu.occupancy[i] = known[launched]
+            column[i] = known[launched]
+    return column
 
 
 def estimated_percent(device: Mapping[str, object], shape: bytes, blocks: float) -> float:
