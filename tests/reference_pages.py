@@ -196,7 +196,7 @@ def _classes() -> Iterator[str]:
 
 
 def _is_struct(node: ast.ClassDef) -> bool:
-    return any(isinstance(base, ast.Name) and base.id == "Struct" for base in node.bases)
+    return any(isinstance(base, ast.Name) and base.id in {"Struct", "ShownFields"} for base in node.bases)
 
 
 def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:

@@ -24,7 +24,7 @@ from pytest_torchprof.reasons.compiling import (
 )
 from pytest_torchprof.reasons.uncompiled import NeverUsed, NoneFits
 from pytest_torchprof.text import counted
-from pytest_torchprof.text.reprs import at_line, bracketed, shown_fields
+from pytest_torchprof.text.reprs import ShownFields, at_line, bracketed
 from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def is_compiled_code(name: str) -> bool:
     return name.startswith(_COMPILED_CODE)
 
 
-class CudaGraphs(Struct, frozen=True, kw_only=True):
+class CudaGraphs(ShownFields, frozen=True, kw_only=True):
     """Graph launches over all steps, those among them inside compiled code, and why Inductor made no graph."""
 
     launches: int
@@ -75,9 +75,6 @@ class CudaGraphs(Struct, frozen=True, kw_only=True):
     skips: tuple[str, ...]
     skips_unknown: Reason | None
     """Why there may be more than ``skips``; None if they are all."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 class FxGraph(Struct, frozen=True, kw_only=True):

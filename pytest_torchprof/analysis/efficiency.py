@@ -19,7 +19,7 @@ from pytest_torchprof.reasons.limits import (
     PeakUnknown,
 )
 from pytest_torchprof.text import show_us
-from pytest_torchprof.text.reprs import shown_fields
+from pytest_torchprof.text.reprs import ShownFields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ _COUNTED = ("gemm", "conv", "attention")
 """What FLOPs are counted of: torch.utils.flop_counter knows products, convolutions and attention."""
 
 
-class Copies(Struct, frozen=True, kw_only=True):
+class Copies(ShownFields, frozen=True, kw_only=True):
     """The copies of one direction over all steps."""
 
     direction: str
@@ -44,11 +44,8 @@ class Copies(Struct, frozen=True, kw_only=True):
     gb_per_s: float | None
     """Bytes over the time they took, in 1e9 bytes per second; None where no time or no size is recorded."""
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class Throughput(Struct, frozen=True, kw_only=True):
+class Throughput(ShownFields, frozen=True, kw_only=True):
     """FLOP/s of the slowest step; where something is not known, the reason stands instead."""
 
     flops_per_step: int | None
@@ -64,9 +61,6 @@ class Throughput(Struct, frozen=True, kw_only=True):
     """Share of the peak of all devices that ran kernels, 0..1."""
     why_not: AnyReason | None = None
     """Why there is no share."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 class Efficiency(Struct, frozen=True, kw_only=True):

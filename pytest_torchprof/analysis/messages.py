@@ -8,11 +8,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from pytest_torchprof.kernels.operand_work import DTYPE_BYTES
 from pytest_torchprof.kernels.operands import DTYPES
-from pytest_torchprof.text.reprs import shown_fields
+from pytest_torchprof.text.reprs import ShownFields
 from pytest_torchprof.trace.columns import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _ON_THE_BUS: Final[dict[str, Callable[[int], float]]] = {
 }
 
 
-class ProcessGroup(Struct, frozen=True, kw_only=True):
+class ProcessGroup(ShownFields, frozen=True, kw_only=True):
     """A group of ranks; what the recording does not say of it is None."""
 
     name: str | None = None
@@ -45,22 +44,16 @@ class ProcessGroup(Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...] | None = None
     size: int | None = None
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
-
 
 NO_GROUP: Final = ProcessGroup()
 
 
-class Sent(Struct, frozen=True, kw_only=True):
+class Sent(ShownFields, frozen=True, kw_only=True):
     """What one rank gives to a collective and takes from it, each None where it is not known."""
 
     dtype: str | None = None
     bytes_in: int | None = None
     bytes_out: int | None = None
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 def bus_factor(collective: str, size: int) -> float | None:

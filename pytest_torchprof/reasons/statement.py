@@ -6,11 +6,11 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from pytest_torchprof.reasons.wording import worded
-from pytest_torchprof.text.reprs import shown_fields
+from pytest_torchprof.text.reprs import ShownFields
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,7 +36,7 @@ def _tag(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
-class Statement(Struct, frozen=True, tag=_tag):
+class Statement(ShownFields, frozen=True, tag=_tag):
     """Facts of one kind as typed fields, and the sentence that tells them.
 
     Each kind is a class, a row of its catalogue. Statements go through recordings, between processes and into reports
@@ -63,9 +63,6 @@ class Statement(Struct, frozen=True, tag=_tag):
     def __str__(self) -> str:
         """Return the text."""
         return self.text
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as JSON values, from which the catalogue makes it again."""

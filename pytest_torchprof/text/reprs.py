@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import reprlib
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.text import cut_inside, printable, printable_line
-
-if TYPE_CHECKING:
-    from msgspec import Struct
 
 LONGEST_REPR = 150
 """The most characters; real names reach 5,000, and all fields of a graph break's text a screen."""
@@ -28,11 +26,13 @@ class _Short(reprlib.Repr):
         self.maxstring, self.maxother = _LONGEST_NAME, LONGEST_REPR
 
 
-def shown_fields(thing: Struct) -> str:
-    """Return ``<Environment torch='2.13.0', python='3.11.7'>``: the fields that hold something, as many as fit."""
-    short = _Short()
-    fields = ((name, getattr(thing, name)) for name in thing.__struct_fields__)
-    return bracketed(thing, *(f"{name}={short.repr(value)}" for name, value in fields if _holds_something(value)))
+class ShownFields(Struct, frozen=True):
+    """A part that shows the fields that hold something, as many as fit: ``<Environment torch='2.13.0', ...>``."""
+
+    def __repr__(self) -> str:
+        short = _Short()
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return bracketed(self, *(f"{name}={short.repr(value)}" for name, value in fields if _holds_something(value)))
 
 
 def _holds_something(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - the type of a field, which msgspec looks up
-from pytest_torchprof.text.reprs import shown_fields
+from pytest_torchprof.text.reprs import ShownFields
 
 Count = Annotated[int, Meta(ge=0)]
 Phase = Literal["cold", "warm"]
@@ -23,7 +23,7 @@ class CacheUse(Struct, frozen=True, kw_only=True):
     """Lookups of things that it cannot keep, and that are compiled each time."""
 
 
-class CacheUses(Struct, frozen=True, kw_only=True):
+class CacheUses(ShownFields, frozen=True, kw_only=True):
     """The use of each cache."""
 
     dynamo: CacheUse = CacheUse()
@@ -34,21 +34,15 @@ class CacheUses(Struct, frozen=True, kw_only=True):
     triton: CacheUse = CacheUse()
     """Compiled kernels of Triton's, in a folder of the measurement's own."""
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class ColdStart(Struct, frozen=True, kw_only=True):
+class ColdStart(ShownFields, frozen=True, kw_only=True):
     """The record of the process that filled the caches which a warm process uses."""
 
     time_us: Mapping[str, int] | None = None
     uses: CacheUses = CacheUses()
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class CompileCaches(Struct, frozen=True, kw_only=True):
+class CompileCaches(ShownFields, frozen=True, kw_only=True):
     """The caches of torch.compile in one measurement."""
 
     uses: CacheUses = CacheUses()
@@ -58,6 +52,3 @@ class CompileCaches(Struct, frozen=True, kw_only=True):
     """Why they were not in this state; None if they were."""
     cold: ColdStart | None = None
     """The process that has filled them, if they were warm."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)

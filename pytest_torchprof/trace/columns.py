@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from pytest_torchprof.text import counted
-from pytest_torchprof.text.reprs import bracketed, shown_fields
+from pytest_torchprof.text.reprs import ShownFields, bracketed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -167,7 +167,7 @@ class Arrows(_Columns, frozen=True, kw_only=True, eq=False):
     finishes: dict[int | str, tuple[int, int]] = field(default_factory=dict)
 
 
-class Message(Struct, frozen=True, array_like=True):
+class Message(ShownFields, frozen=True, array_like=True):
     """A backend's record of a collective; a field that it lacks is None, or below zero."""
 
     collective: str
@@ -185,9 +185,6 @@ class Message(Struct, frozen=True, array_like=True):
     """The id of the collective, which is the same on all ranks."""
     peer: int = ABSENT
     """The rank that a message is sent to or received from."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 class Allocations(_Columns, frozen=True, kw_only=True, eq=False):

@@ -17,7 +17,7 @@ from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspe
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - as above
 from pytest_torchprof.reasons.unreadable import Expected, KeyOfOthers, NewerSchema, WhyUnreadable, WrongEntry
 from pytest_torchprof.text import counted
-from pytest_torchprof.text.reprs import at_line, bracketed, shown_fields
+from pytest_torchprof.text.reprs import ShownFields, at_line, bracketed
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.captured_graphs import CapturedGraph  # noqa: TC001 - msgspec reads the annotations
 
@@ -28,7 +28,7 @@ ADOPTED = "adopted"
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Environment(Struct, frozen=True, kw_only=True):
+class Environment(ShownFields, frozen=True, kw_only=True):
     """The circumstances of a recording: hardware, versions, precision flags. No host names, no paths."""
 
     gpu: str | None = None
@@ -55,9 +55,6 @@ class Environment(Struct, frozen=True, kw_only=True):
     cuda_launch_blocking: bool | None = None
     launches_wait: str | None = None
     """The setting that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1": times then mean nothing."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
     @property
     def architecture(self) -> str:
@@ -113,7 +110,7 @@ class SourceLine(Struct, frozen=True, kw_only=True):
         return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}")
 
 
-class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GeneratedKernel(ShownFields, frozen=True, kw_only=True, omit_defaults=True):
     """The facts that Inductor's own code has on a kernel that it generated."""
 
     ops: tuple[str, ...] | None = None
@@ -125,19 +122,13 @@ class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dtypes: tuple[str, ...] = ()
     """The types of the values that it reads and writes, and "fp64" if it computes in fp64."""
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class OperatorCall(Struct, frozen=True, kw_only=True):
+class OperatorCall(ShownFields, frozen=True, kw_only=True):
     """A call of an operator by a generated program itself."""
 
     op: str
     """The operator's name, without its namespace."""
     line: SourceLine | None = None
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 class InductorGraph(Struct, frozen=True, kw_only=True):
@@ -165,14 +156,11 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
         return bracketed(self, self.hash, at_line(self.code_path, None), counted(len(self.kernels), "kernel"))
 
 
-class CudaGraphSkips(Struct, frozen=True, kw_only=True):
+class CudaGraphSkips(ShownFields, frozen=True, kw_only=True):
     """The number of times that Inductor made no CUDA graph, and its distinct reasons."""
 
     count: int = 0
     reasons: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 class Untold(Struct, frozen=True, kw_only=True):
@@ -182,7 +170,7 @@ class Untold(Struct, frozen=True, kw_only=True):
     recompiles: StoredReason | None = None
 
 
-class CompileEvidence(Struct, frozen=True, kw_only=True):
+class CompileEvidence(ShownFields, frozen=True, kw_only=True):
     """The evidence of torch.compile's work from the first warm-up call to the last step."""
 
     dynamo: bool = False
@@ -221,11 +209,8 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     """The number of hits in caches that machines share."""
     caches: CompileCaches | None = None
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class TensorLists(Struct, frozen=True, kw_only=True):
+class TensorLists(ShownFields, frozen=True, kw_only=True):
     """Operators that were given lists of tensors of the same types; the trace has no types of lists."""
 
     types: tuple[tuple[str, ...], ...]
@@ -233,22 +218,16 @@ class TensorLists(Struct, frozen=True, kw_only=True):
     operators: tuple[Count, ...]
     """Their numbers, which the trace calls "External id"."""
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class Batch(Struct, frozen=True, kw_only=True):
+class Batch(ShownFields, frozen=True, kw_only=True):
     """Untraced times, one per call."""
 
     samples_us: tuple[float, ...]
     disturbed: tuple[str, ...] = ()
     """The disturbances of the machine during that time."""
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class Timing(Struct, frozen=True, kw_only=True):
+class Timing(ShownFields, frozen=True, kw_only=True):
     """Times taken without the profiler after the steps, and how they were taken."""
 
     clock: str | None = None
@@ -261,11 +240,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     why_not: StoredReason | None = None
     """Why there are no samples."""
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class Metadata(Struct, frozen=True, kw_only=True):
+class Metadata(ShownFields, frozen=True, kw_only=True):
     """The whole value of the key."""
 
     schema: int = SCHEMA
@@ -321,11 +297,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
 
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
-
-class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Adoption(ShownFields, frozen=True, kw_only=True, omit_defaults=True):
     """Under "adopted": which test a recording of another process belongs to, and how that test reads it.
 
     Beside it is what that process had written under the key, unchanged, if this plugin had recorded there.
@@ -339,9 +312,6 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The device as in ``Metadata``: "cpu" is the device that was measured if the recording does not say so itself."""
     numbers: tuple[Count, ...] = ()
     """The numbers of all recordings that were adopted together; empty for one alone."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
 
 # Written only if they are known; if they are missing, they were not recorded.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
-
 from pytest_torchprof.kernels.names.text import word_list
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known
-from pytest_torchprof.text.reprs import shown_fields
+from pytest_torchprof.text.reprs import ShownFields
 
 FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
@@ -56,7 +54,7 @@ def shortened(text: str, length: int = SHORT_LENGTH) -> str:
     return f"{text[: length - tail - 3]}...{text[-tail:]}"
 
 
-class KernelName(Struct, frozen=True, kw_only=True):
+class KernelName(ShownFields, frozen=True, kw_only=True):
     """The meaning of a kernel's raw name; a field about which it says nothing is None."""
 
     family: str | None = None
@@ -90,9 +88,6 @@ class KernelName(Struct, frozen=True, kw_only=True):
     """The task that it does for another kernel ("split-k reduce", "bias copy"); None if it is no helper."""
     operands: str | None = None
     """Its operator's operands, if dtype or layout leave them open ("bf16 int64"); no name shows them."""
-
-    def __repr__(self) -> str:
-        return shown_fields(self)
 
     def is_of(self, *families: str) -> Reply:
         """Return whether it belongs to one of the families."""
