@@ -12,13 +12,12 @@ from pytest_torchprof.findings.catalogue.compiling import (
     CompiledAgain,
     CompiledInWindow,
     CompileOverhead,
-    CopiesIntoGraphs,
-    CudaGraphSkipped,
     GraphBroke,
     GraphHashChanges,
     GuardOverhead,
     NotCompiled,
 )
+from pytest_torchprof.findings.catalogue.graphs import CopiesIntoGraphs, CudaGraphSkipped
 from pytest_torchprof.findings.events import Events, events_of_spans
 from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import (

@@ -175,6 +175,24 @@ class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
         return self.kernels[0]
 
 
+class InRange(Finding, frozen=True, kw_only=True):
+    """A finding that is told with the program's range, where most of it lies in one."""
+
+    _WITHIN: ClassVar[str] = " in the range {within:name}"
+
+    within: str | None = None
+    """The narrowest range of the program's with at least half of it."""
+
+    @property
+    def in_range(self) -> str:
+        """In which range most of it is, where there is such a one."""
+        return "" if self.within is None else self.words(self._WITHIN)
+
+    @property
+    def at(self) -> str:
+        return super().at or self.in_range
+
+
 class Threshold(Struct, frozen=True, eq=False):
     """The value from which a rule has a finding; an integer is a count and stays an integer."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.catalogue.waiting import GraphRecaptured
+from pytest_torchprof.findings.catalogue.graphs import GraphRecaptured
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, Finding, Rule, Threshold
 from pytest_torchprof.findings.places import range_around

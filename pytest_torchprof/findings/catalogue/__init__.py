@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from msgspec import ValidationError, convert
 
-from pytest_torchprof.findings.catalogue import compiling, costs, kernels, ranks, recordings, silence, syncs, waiting  # noqa: F401 - their rows
+from pytest_torchprof.findings.catalogue import (  # noqa: F401 - their rows
+    compiling,
+    costs,
+    graphs,
+    kernels,
+    ranks,
+    recordings,
+    silence,
+    syncs,
+    waiting,
+)
 from pytest_torchprof.findings.finding import Fact, Finding, Severity
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 
-from pytest_torchprof.findings.finding import Finding, OfKernels
+from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (as above)
 
 
@@ -105,27 +105,6 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
         return self.words(self.SENTENCE if self.seen else self._NONE_FITS)
 
 
-class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipped"):
-    """Inductor did not record CUDA graphs although it was asked to."""
-
-    TITLE = "CUDA graph skipped"
-    SENTENCE = "Inductor skipped CUDA graphs {count:time}, the first because: {first}"
-    REMEDY = "remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode"
-    ACTION = "remove what kept torch from using a CUDA graph"
-
-    reasons: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        """How often."""
-        return len(self.reasons)
-
-    @property
-    def first(self) -> str:
-        """Inductor's first reason."""
-        return self.reasons[0].rstrip(": ")
-
-
 class BackwardNotCompiled(Finding, frozen=True, kw_only=True, tag="backward-not-compiled"):
     """The forward is compiled, and its backward ran as single nodes of autograd."""
 
@@ -194,20 +173,6 @@ class GuardOverhead(Finding, frozen=True, kw_only=True, tag="guard-overhead"):
     cpu_share: float
     per_call_us: float
     calls: int
-
-
-class CopiesIntoGraphs(OfKernels, frozen=True, kw_only=True, tag="cudagraph-input-copy"):
-    """Compiled code copies into the inputs of a graph before it launches it."""
-
-    TITLE = "Copies into a graph's inputs"
-    SENTENCE = "{count:copy} ({time_us:us}) filled the static inputs of CUDA graphs before they were launched"
-    REMEDY = (
-        "inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new data "
-        "into the same tensor"
-    )
-    ACTION = "keep inputs at the same address (mark_static_address)"
-
-    bytes: int
 
 
 class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"):

@@ -5,29 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from typing import ClassVar
 
-from pytest_torchprof.findings.finding import Finding, Severity
-from pytest_torchprof.text import all_of, counted, enumerated, show_us
+from pytest_torchprof.findings.finding import Finding, InRange, Severity
+from pytest_torchprof.text import counted, enumerated
 
 
-class _InRange(Finding, frozen=True, kw_only=True):
-    """A finding that is told with the program's range, where most of it lies in one."""
-
-    _WITHIN: ClassVar[str] = " in the range {within:name}"
-
-    within: str | None = None
-    """The narrowest range of the program's with at least half of it."""
-
-    @property
-    def in_range(self) -> str:
-        """In which range most of it is, where there is such a one."""
-        return "" if self.within is None else self.words(self._WITHIN)
-
-    @property
-    def at(self) -> str:
-        return super().at or self.in_range
-
-
-class OfLaunches(_InRange, frozen=True, kw_only=True, tag="of-launches"):
+class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     """A finding about a GPU that waits for launches, and so about the CPU's pace."""
 
     _STACKS = "; Python's stacks were recorded too, which slows the CPU"
@@ -455,46 +437,3 @@ class LaunchDelay(Finding, frozen=True, kw_only=True, tag="launch-delay"):
     median_us: float
     time_us: float
     share: float
-
-
-class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured"):
-    """Calls capture a CUDA graph of what an earlier call has captured."""
-
-    TITLE = "Graph captured again"
-    SENTENCE = (
-        "{count} of {captures} calls that captured a CUDA graph captured the same one, which was launched in between: "
-        "{time_us:us} ({share:percent} of the time){idled}; they are calls of {ops:list}{in_range}, which began "
-        "{begun} after the start"
-    )
-    _IDLED = ", for {idle_us:us} of which the GPU idled"
-    REMEDY = (
-        "find out why they keep re-capturing it (more warm-up does not end it): parameters or inputs at new addresses, "
-        "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
-        "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
-    )
-    ACTION = "copy new inputs into the captured tensors, clone results you keep"
-    _MOST_NAMED = 4
-
-    time_us: float
-    share: float
-    count: int
-    captures: int
-    """All calls that captured a graph."""
-    idle_us: float | None = None
-    """For how long of the time the GPU idled; of several the mean."""
-    ops: tuple[str, ...]
-    """The operators whose calls they are, those that took longest first."""
-    begun_us: tuple[float, ...]
-    """When each of the calls began, from the first step's start on."""
-
-    @property
-    def idled(self) -> str:
-        """For how long of the time the GPU idled, where it computed meanwhile."""
-        if self.idle_us is None or show_us(self.idle_us) == show_us(self.time_us):
-            return ""
-        return self.words(self._IDLED)
-
-    @property
-    def begun(self) -> str:
-        """When the first of the calls began."""
-        return all_of([show_us(each) for each in self.begun_us], self._MOST_NAMED)
