@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentTypeError
-from collections import defaultdict
 from contextlib import contextmanager
 from importlib.metadata import version
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -18,7 +17,7 @@ from pytest_torchprof.cli import UsageError, add_limits, fleet_read, sentence, w
 from pytest_torchprof.cli.fleet_read import exit_status_of, note
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import and_more, counted, enumerated, first_of, printable_line, show_bytes
+from pytest_torchprof.text import counted, enumerated, show_bytes
 from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.bounds import Bounds
     from pytest_torchprof.fleet.crew import LocalCrew
     from pytest_torchprof.fleet.driving import Crew
-    from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
-    from pytest_torchprof.fleet.jobs import JobRecord
-    from pytest_torchprof.fleet.judging import FileRecord, FileTask
+    from pytest_torchprof.fleet.folder import FleetFolder, FrozenList
+    from pytest_torchprof.fleet.judging import FileTask
     from pytest_torchprof.fleet.rules import FleetRule
     from pytest_torchprof.fleet.sources import Listed
 
@@ -51,8 +49,6 @@ The list of files is made once. The same command goes on where it was interrupte
 
 exit status: 0 all limits hold, 1 one was missed, 3 more than --max-bad files were not judged: not measured or
 quarantined, 2 cannot read or write, or bad usage"""
-_MOST_SHOWN: Final = 5
-"""How many files of each kind are named."""
 _MEMORY: Final = "2GiB"
 _TIMEOUT: Final = "300s"
 _LEAST_BYTES: Final = 128 << 20
@@ -246,8 +242,9 @@ def _drive(
 def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: int) -> int:
     """Say what a run has come to; return the exit status."""
     from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.summary_text import Examples, summary_lines  # noqa: PLC0415
 
-    shown, records = _Examples(), folder.known(note)
+    shown, records = Examples(), folder.known(note)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
         text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
@@ -256,7 +253,7 @@ def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: i
         summary = folder.sum_up(frozen, records, shown.see, shown.see_job)
     else:
         summary = summed(frozen.version, records.each(own, shown.see))
-    sys.stdout.writelines(f"{on_screen(line)}\n" for line in _lines(folder, summary, shown))
+    sys.stdout.writelines(f"{on_screen(line)}\n" for line in summary_lines(folder, summary, shown))
     if not shard.is_all:
         sys.stdout.write(on_screen(f"\n{shard}; the same command without --shard sums up all of them\n"))
     return exit_status_of(summary, max_bad)
@@ -373,89 +370,3 @@ def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
             f"since the list was made, {counted(len(more), 'file')} came, {changed} changed and {len(gone)} went; what "
             "was judged stays, and new ones are judged in a run into another folder"
         )
-
-
-_LONGEST: Final = 500
-
-
-class _Examples:
-    """The first files of each kind, to be named."""
-
-    def __init__(self) -> None:
-        self.missed: list[list[str]] = []
-        self.not_measured: list[list[str]] = []
-        self.quarantined: list[list[str]] = []
-        self.jobs: dict[str, list[list[str]]] = defaultdict(list)
-
-    def see(self, record: FileRecord) -> None:
-        """Note a file that is to be named."""
-        from pytest_torchprof.limits import MISSED as LIMIT_MISSED  # noqa: PLC0415
-        from pytest_torchprof.limits.limit_line import limit_in_one_line  # noqa: PLC0415
-        from pytest_torchprof.report.outcome import Outcome  # noqa: PLC0415
-
-        result = record.result
-        if result is None:
-            self._note(self.quarantined, record, [str(record.quarantined)])
-        elif result.outcome is Outcome.FAILED:
-            self._note(
-                self.missed,
-                record,
-                [limit_in_one_line(limit) for limit in result.limits if limit.status == LIMIT_MISSED],
-            )
-        elif result.outcome is Outcome.NOT_MEASURED:
-            self._note(self.not_measured, record, [str(result.reason)])
-
-    def see_job(self, job: JobRecord) -> None:
-        """Note a job of which there is something to say."""
-        lines, blocks = list(_job_lines(job)), self.jobs[job.outcome]
-        if (lines or job.missing) and len(blocks) < _MOST_SHOWN:
-            below = [f"    {printable_line(line, _LONGEST)}" for line in lines]
-            blocks.append([f"  {printable_line(str(job.job), _LONGEST)}: {_of_ranks(job)}", *below])
-
-    def _note(self, blocks: list[list[str]], record: FileRecord, why: list[str]) -> None:
-        if len(blocks) < _MOST_SHOWN:
-            below = [f"    {printable_line(line, _LONGEST)}" for line in why]
-            blocks.append([f"  {printable_line(record.name, _LONGEST)}", *below])
-
-
-def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
-    from pytest_torchprof.fleet.folder import JOBS, RECORDS  # noqa: PLC0415
-    from pytest_torchprof.fleet.texts import census_lines  # noqa: PLC0415
-    from pytest_torchprof.report.outcome import Outcome  # noqa: PLC0415
-
-    yield from census_lines(summary)
-    for title, count, blocks in (
-        ("missed", summary.missed, shown.missed),
-        ("not measured", summary.not_measured, shown.not_measured),
-        ("quarantined", summary.quarantined, shown.quarantined),
-    ):
-        if count:
-            yield f"\n{title}: {count:,}"
-            yield from chain.from_iterable(blocks)
-            if count > len(blocks):
-                yield f"  ...{and_more(count - len(blocks))}: {folder.file(RECORDS)}"
-    jobs = summary.jobs
-    if jobs.listed:
-        yield (
-            f"\n{counted(jobs.listed, 'job')} of several ranks: {jobs.hold:,} hold, {jobs.missed:,} missed, "
-            f"{jobs.not_measured:,} not measured, {jobs.without_limits:,} without limits on all ranks"
-        )
-        for outcome in (Outcome.FAILED, Outcome.NOT_MEASURED, Outcome.PASSED, Outcome.RECORDED):
-            yield from chain.from_iterable(shown.jobs[outcome])
-        yield f"  all of them: {folder.file(JOBS)}"
-
-
-def _job_lines(job: JobRecord) -> Iterator[str]:
-    """Yield why a job is not judged, the limits that do not hold, and what its ranks show together."""
-    from pytest_torchprof.limits import HOLDS as LIMIT_HOLDS  # noqa: PLC0415
-    from pytest_torchprof.limits.limit_line import limit_in_one_line  # noqa: PLC0415
-
-    if job.reason is not None and not job.limits:
-        yield str(job.reason)
-    yield from (limit_in_one_line(verdict) for verdict in job.limits if verdict.status != LIMIT_HOLDS)
-    yield from (f"{finding.code}: {finding.message}" for finding in job.findings[:_MOST_SHOWN])
-
-
-def _of_ranks(job: JobRecord) -> str:
-    there = f"{job.files:,} of {counted(job.job.ranks, 'rank')}"
-    return f"{there}, without rank {first_of(list(map(str, job.missing)), _MOST_SHOWN)}" if job.missing else there

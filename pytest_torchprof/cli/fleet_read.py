@@ -121,8 +121,9 @@ def _status(arguments: Namespace) -> int:
 
 def _report(arguments: Namespace) -> int:
     from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415
-    from pytest_torchprof.fleet.overview import Overview, row_of  # noqa: PLC0415
+    from pytest_torchprof.fleet.overview import Overview  # noqa: PLC0415
     from pytest_torchprof.fleet.page import fleet_page  # noqa: PLC0415
+    from pytest_torchprof.fleet.rows import row_of  # noqa: PLC0415
     from pytest_torchprof.fleet.texts import report_lines  # noqa: PLC0415
 
     output, written = arguments.output, ""
@@ -150,7 +151,7 @@ def _report(arguments: Namespace) -> int:
 
 def _keys(asked: Iterable[str], frozen: FrozenList) -> tuple[str, ...]:
     """Return what files are grouped by; UsageError for what none of them can have."""
-    from pytest_torchprof.fleet.overview import RULE, USUAL  # noqa: PLC0415
+    from pytest_torchprof.fleet.rows import RULE, USUAL  # noqa: PLC0415
 
     keys = tuple(dict.fromkeys(asked)) or USUAL
     known = {*USUAL, RULE, *(name for file in frozen.files for name in file.metadata)}

@@ -34,7 +34,8 @@ from pytest_torchprof.cli.schema_parts import (
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.change import Change
 from pytest_torchprof.compare.time_comparison import TimeComparison
-from pytest_torchprof.fleet import overview, status
+from pytest_torchprof.fleet import report as fleet_report
+from pytest_torchprof.fleet import status
 from pytest_torchprof.history import changes_json
 from pytest_torchprof.history.changes import Cause, State
 from pytest_torchprof.history.runs import OrderedBy
@@ -401,7 +402,7 @@ def history() -> Schema:
 
 def fleet() -> Schema:
     """Return the schema of ``torchprof fleet report --json``."""
-    return _versioned("torchprof fleet report DIR --json", overview.FleetReport, overview.SCHEMA)
+    return _versioned("torchprof fleet report DIR --json", fleet_report.FleetReport, fleet_report.SCHEMA)
 
 
 def fleet_status() -> Schema:

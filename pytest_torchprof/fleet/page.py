@@ -11,7 +11,7 @@ from pytest_torchprof.report.page.details import as_json
 from pytest_torchprof.report.page.document import compressed, document, text
 
 if TYPE_CHECKING:
-    from pytest_torchprof.fleet.overview import FleetReport
+    from pytest_torchprof.fleet.report import FleetReport
 
 _MOST_SHOWN: Final = 200
 """So many files that are unlike their group, and so many that were not judged, are on the page."""

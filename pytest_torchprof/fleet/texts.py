@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.fleet.overview import GPU, TORCH
+from pytest_torchprof.fleet.rows import GPU, TORCH
 from pytest_torchprof.text import and_more, counted, cut_inside, first_of, printable, printable_line, show_us, wrapped
 from pytest_torchprof.text.tables import Column, headed, table_lines
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_torchprof.fleet.folder import FleetSummary
-    from pytest_torchprof.fleet.overview import FleetReport, GroupRow, NotJudged, WorstFile
+    from pytest_torchprof.fleet.report import FleetReport, GroupRow, NotJudged, WorstFile
     from pytest_torchprof.fleet.status import FleetStatus
 
-_LONGEST: Final = 500
+LONGEST: Final = 500
+"""The most characters of a line that holds what others have written."""
 _TITLES: Final = {GPU: "GPU", TORCH: "torch"}
 _UNKNOWN: Final = "not known"
 
@@ -175,11 +176,11 @@ def _others(report: FleetReport, top: int, width: int) -> Iterator[str]:
         heading = "other kernels, or in another order, than most files of the same model, GPU and torch"
         yield from _heading(f"{heading}: {len(others):,}", width)
     for other in others[:top]:
-        yield f"  {printable_line(other.name, _LONGEST)}"
+        yield f"  {printable_line(other.name, LONGEST)}"
         yield from wrapped(
             f"{other.majority:,} of {other.group:,} are like {other.of_majority}", " " * 6, first=" " * 4, width=width
         )
-        yield f"    {printable_line(other.command, _LONGEST)}"
+        yield f"    {printable_line(other.command, LONGEST)}"
     yield from _more(len(others), top)
 
 
@@ -189,15 +190,15 @@ def _heading(words: str, width: int) -> Iterator[str]:
 
 
 def _worst(file: WorstFile, width: int) -> Iterator[str]:
-    yield f"  {printable_line(file.name, _LONGEST)}"
+    yield f"  {printable_line(file.name, LONGEST)}"
     why = [f"missed {', '.join(file.limits_missed)}"] if file.limits_missed else []
     why += [f"{file.finding}, up to {show_us(file.saves_us)}"] if file.finding is not None else []
     yield from wrapped(printable("; ".join(why)), " " * 6, first=" " * 4, width=width)
-    yield f"    {printable_line(file.command, _LONGEST)}"
+    yield f"    {printable_line(file.command, LONGEST)}"
 
 
 def _not_judged(file: NotJudged, width: int) -> Iterator[str]:
-    yield f"  {printable_line(file.name, _LONGEST)}"
+    yield f"  {printable_line(file.name, LONGEST)}"
     kind = "quarantined" if file.quarantined else "not measured"
     yield from wrapped(printable(f"{kind}: {file.why}"), " " * 6, first=" " * 4, width=width)
 

@@ -1,0 +1,146 @@
+"""What all records of a run tell together, as data."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from msgspec import Struct
+
+from pytest_torchprof.fleet.folder import FleetSummary  # noqa: TC001  (the type of a field, which msgspec looks up)
+
+SCHEMA: Final = 1
+
+
+class Quantiles(Struct, frozen=True, kw_only=True):
+    """How a number lies over files."""
+
+    count: int
+    """Of so many files it is known."""
+    p10: float
+    median: float
+    p90: float
+    highest: float
+
+
+class GroupRow(Struct, frozen=True, kw_only=True):
+    """The files that have one thing in common."""
+
+    value: str | None
+    """What they have in common; None: it is not known of them."""
+    listed: int
+    judged: int
+    hold: int
+    missed: int
+    without_limits: int
+    not_measured: int
+    quarantined: int
+    numbers: dict[str, Quantiles]
+    findings: dict[str, int]
+    """How many files have each finding, the most frequent first."""
+
+
+class FindingRow(Struct, frozen=True, kw_only=True):
+    """One finding over all files."""
+
+    code: str
+    title: str
+    severity: str
+    files: int
+    saves_us: Quantiles
+    """The most that could be saved in a file."""
+    worst: str
+    """The name of the file where that is most."""
+
+
+class OtherStructure(Struct, frozen=True, kw_only=True):
+    """A file that launches other kernels, or in another order, than most files of its group."""
+
+    name: str
+    url: str
+    member: str | None
+    model: str | None
+    gpu: str | None
+    torch: str | None
+    structure: str
+    of_majority: str
+    """A file with the structure that most files of the group have."""
+    majority: int
+    """How many have it."""
+    group: int
+    """How many files the group has."""
+    command: str
+    """What shows how it differs."""
+
+
+class WorstFile(Struct, frozen=True, kw_only=True):
+    """A file to be looked at first."""
+
+    name: str
+    url: str
+    member: str | None
+    outcome: str
+    limits_missed: tuple[str, ...]
+    finding: str | None
+    """The code of the finding by which most time could be saved; None where there is none."""
+    saves_us: float
+    command: str
+    """What opens it."""
+
+
+class NotJudged(Struct, frozen=True, kw_only=True):
+    """A file that is not measured or quarantined."""
+
+    name: str
+    url: str
+    member: str | None
+    quarantined: bool
+    code: str
+    why: str
+
+
+class JobRow(Struct, frozen=True, kw_only=True):
+    """A job whose ranks are among the files."""
+
+    name: str
+    ranks: int
+    files: int
+    """How many ranks have a recording."""
+    missing: tuple[int, ...]
+    """The ranks that have none."""
+    outcome: str
+    limits_missed: tuple[str, ...]
+    findings: tuple[str, ...]
+    skew_us: float | None
+    """The median over its collectives from the first rank's start to the last one's."""
+    late: int | None
+    """The rank that keeps the others waiting."""
+    why: str
+    """Why it is not judged; empty if it is."""
+
+
+class FleetReport(Struct, frozen=True, kw_only=True):
+    """What all records of a run tell together."""
+
+    schema: int = SCHEMA
+    left: int
+    """How many files have no record yet."""
+    summary: FleetSummary
+    """Of the files that have one."""
+    groups: dict[str, tuple[GroupRow, ...]]
+    """By what they have in common: model, gpu, torch, or what a manifest says."""
+    findings: tuple[FindingRow, ...]
+    other_structures: tuple[OtherStructure, ...]
+    without_majority: int
+    """How many groups have several structures, none of which more than half of their files have."""
+    worst: tuple[WorstFile, ...]
+    not_judged: tuple[NotJudged, ...]
+    jobs: tuple[JobRow, ...]
+    """Those whose ranks are among the files; none while files are left."""
+
+
+def opening(command: str, *files: tuple[str, str | None]) -> str:
+    """Return the line for a shell that opens files with a command; what lies in an archive is unpacked before."""
+    unpacked = [f"unzip -j {shlex.quote(url)} {shlex.quote(member)}" for url, member in files if member is not None]
+    paths = [shlex.quote(url if member is None else member.rpartition("/")[2]) for url, member in files]
+    return " && ".join([*unpacked, f"torchprof {command} {' '.join(paths)}"])
