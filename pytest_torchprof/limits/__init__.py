@@ -22,6 +22,7 @@ from pytest_torchprof.limits.evidence import FindingLine, LineInWords
 from pytest_torchprof.limits.failure import Failure, failure_of
 from pytest_torchprof.limits.failure_lines import FailureLine
 from pytest_torchprof.limits.failure_text import error_for, failure_text
+from pytest_torchprof.limits.fusion_limits import FUSION_LIMITS
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import (
     COMPILE,
@@ -38,6 +39,7 @@ from pytest_torchprof.limits.limit import (
 )
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 from pytest_torchprof.limits.one_line import in_one_line
+from pytest_torchprof.limits.operator_limits import OPERATOR_LIMITS
 from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 from pytest_torchprof.limits.screen import DEFAULT, Screen
@@ -131,7 +133,17 @@ def _forbid_verdict(findings: Sequence[Finding], blind: Mapping[str, Reason]) ->
 def catalogue(rules: Iterable[Rule] = RULES, others: Iterable[Limit] = ()) -> tuple[Limit, ...]:
     """Return every limit: our own, ``forbid`` over the codes of ``rules``, those of other plugins, and ``ranges``."""
     forbid = forbid_limit({rule.code: rule for rule in rules})
-    limits = (*NUMBER_LIMITS, *KERNEL_LIMITS, *COMMUNICATION_LIMITS, *RANK_LIMITS, *COMPILE_LIMITS, forbid, *others)
+    limits = (
+        *NUMBER_LIMITS,
+        *KERNEL_LIMITS,
+        *OPERATOR_LIMITS,
+        *FUSION_LIMITS,
+        *COMMUNICATION_LIMITS,
+        *RANK_LIMITS,
+        *COMPILE_LIMITS,
+        forbid,
+        *others,
+    )
     return (*limits, range_limit(limits))
 
 

@@ -11,6 +11,7 @@ from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
     NOT_MEASURED,
+    Limit,
     Status,
     Verdict,
     in_order,
@@ -21,7 +22,7 @@ from pytest_torchprof.limits.seen import AsExpected
 from pytest_torchprof.reasons.composed import InStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
@@ -79,3 +80,21 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
         )
 
     return check
+
+
+def limit_in_each_step(
+    name: str,
+    read: Callable[[object], object],
+    problems: Callable[..., Iterator[StepAnswer]],
+    *,
+    of_events_alone: bool = False,
+) -> Limit:
+    """Return a limit that asks about each kernel of each step, and so takes no answer for another."""
+    return Limit(
+        name=name,
+        read=read,
+        check=in_each_step(problems),
+        per_step=True,
+        families=(),
+        of_events_alone=of_events_alone,
+    )
