@@ -21,8 +21,8 @@ import pytest_torchprof
 from pytest_torchprof import capture
 from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.lines import MOST_MARKS
+from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.capture.recording_file import make_anonymous
-from pytest_torchprof.capture.torch_profiler import without_profiler_lines
 from pytest_torchprof.reasons.capturing import ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.lost_work import LossNoted

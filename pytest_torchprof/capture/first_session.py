@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import cupti_users, reasons, torch_profiler
+from pytest_torchprof.capture import cupti_users, reasons, torch_profiler_calls
 from pytest_torchprof.capture.devices import before_use, why_unusable
 from pytest_torchprof.capture.processes import ShowProgress, only_measurement, show_waits
 from pytest_torchprof.capture.sentinel import look_for_losses
@@ -82,5 +82,5 @@ def before_others_record(begin: Callable[[], None]) -> Iterator[None]:
             begun = True
             begin()
 
-    with torch_profiler.before_profilers(once), before_use(once):
+    with torch_profiler_calls.before_profilers(once), before_use(once):
         yield

@@ -39,7 +39,7 @@ from pytest_torchprof.capture.session import (
     another_profiler_runs,
     refuse_second_profiler,
 )
-from pytest_torchprof.capture.torch_profiler import this_process
+from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld, NotReadBack
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.capture.devices import synchronize
-from pytest_torchprof.capture.torch_profiler import this_process
+from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL

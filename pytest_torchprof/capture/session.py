@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.capture import reasons, torch_profiler
+from pytest_torchprof.capture import reasons, torch_profiler, torch_profiler_calls
 from pytest_torchprof.capture.devices import (
     Peaks,
     Replays,
@@ -20,9 +20,10 @@ from pytest_torchprof.capture.devices import (
 )
 from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
+from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.capture.sentinel import launch_sentinel
+from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.capture.torch_lists import tensor_lists
-from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.reasons.capturing import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler.profiler import _KinetoProfile
 
-    from pytest_torchprof.capture.torch_profiler import ProfilerStart, SwitchedOff
+    from pytest_torchprof.capture.torch_profiler_calls import ProfilerStart, SwitchedOff
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.metadata import TensorLists
 
@@ -116,8 +117,8 @@ class Session:
             profiler.start_trace()
         self._profiler = profiler
         try:
-            self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
-            self._switched_off = self._watch.enter_context(torch_profiler.switched_off())
+            self._starts = self._watch.enter_context(torch_profiler_calls.profiler_starts())
+            self._switched_off = self._watch.enter_context(torch_profiler_calls.switched_off())
             self.replays = self._watch.enter_context(accelerator().replays())
             self._watch.enter_context(torch_profiler.custom_operators_recorded())
             launch_sentinel(spare)

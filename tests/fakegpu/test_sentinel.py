@@ -27,7 +27,7 @@ MEASUREMENTS = """
 import tempfile
 from pathlib import Path
 from pytest_torchprof import capture, load
-from pytest_torchprof.capture.torch_profiler import this_process
+from pytest_torchprof.capture.this_process import this_process
 
 plan = capture.Plan(device="cuda:0", warmup=0, steps=1, record=frozenset(), nodeid="t.py::t", label=None)
 folder, kernels, calls = tempfile.TemporaryDirectory(), [], 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture import nvml, observers, reasons, torch_graphs, torch_memory
 from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClock, synchronize
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.capture.torch_profiler import this_process
+from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.reasons.capturing import Forked
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
