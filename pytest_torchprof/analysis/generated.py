@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from pytest_torchprof.analysis.regions import REGION, region_of
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import ALWAYS_GENERATED, GEMM_OPS
+from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +32,7 @@ class GeneratedCode:
     """The code of a recording's kernels, as far as the recording holds it; names are of one graph, not of all."""
 
     def __init__(self, trace: Trace) -> None:
+        self._trace = trace
         evidence = None if trace.metadata is None else trace.metadata.compile
         self._graphs = (
             [] if evidence is None else [graph for graph in evidence.fx_graphs if graph.kernels or graph.calls]
@@ -51,7 +54,7 @@ class GeneratedCode:
         kernel = kernels.pop()
         return replace(kernel, lines=()) if self._is_of_other_code(held, thread, moment_ns) else kernel
 
-    def line_of_call(self, op: str, number: int, count: int, thread: object, moment_ns: int) -> SourceLine | None:
+    def _line_of_call(self, op: str, number: int, count: int, thread: object, moment_ns: int) -> SourceLine | None:
         """Return the line of an operator that a program calls itself, of so many calls of it the one of this number.
 
         The number counts from 0. None where the program has another number of such calls.
@@ -62,6 +65,35 @@ class GeneratedCode:
         calls = [[call for call in graph.calls if call.op == op] for graph in graphs]
         lines = {same[number].line for same in calls if len(same) == count}
         return lines.pop() if len(lines) == 1 and len(calls) == 1 else None
+
+    def lines(self, op: int, code: GeneratedKernel | None) -> Sequence[SourceLine]:
+        """Return the lines of a kernel, those of its code or the one of the operator around it that a program calls."""
+        if code is not None:
+            return code.lines
+        if not self or op < 0:
+            return ()
+        trace, ops, called = self._trace, self._trace.ops, self._called_by_programs
+        outer = next((candidate for candidate in trace.nesting.chain(op) if candidate in called), ABSENT)
+        if outer < 0:
+            return ()
+        name, number, count = called[outer]
+        line = self._line_of_call(name, number, count, trace.threads[ops.thread[outer]], ops.start[outer])
+        return () if line is None else (line,)
+
+    @cached_property
+    def _called_by_programs(self) -> dict[int, tuple[str, int, int]]:
+        """The operators directly inside compiled code: name, and which of how many of this name there in order."""
+        trace, ops = self._trace, self._trace.ops
+        compiled = {i for i, name in enumerate(trace.names) if is_compiled_code(name)}
+        same: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for op, parent in enumerate(trace.nesting.parent):
+            if parent >= 0 and ops.name[parent] in compiled and ops.name[op] not in compiled:
+                same[parent, operator_name(trace.names[ops.name[op]])].append(op)
+        return {
+            op: (name, number, len(calls))
+            for (_, name), calls in same.items()
+            for number, op in enumerate(sorted(calls, key=ops.start.__getitem__))
+        }
 
     def _is_of_other_code(self, graphs: Iterable[InductorGraph], thread: object, moment_ns: int) -> bool:
         """Return whether a compilation runs that got these graphs from the cache, where other code had put them."""

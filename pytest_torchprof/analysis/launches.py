@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.compilation import is_compiled_code
-from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
+from pytest_torchprof.analysis.generated import Beside, GeneratedCode
 from pytest_torchprof.analysis.joined_types import JoinedTypes
 from pytest_torchprof.analysis.launch_operators import around_launches, launching_operators
 from pytest_torchprof.analysis.operator_calls import OperatorCalls
 from pytest_torchprof.analysis.operator_inputs import OperatorInputs, with_lists
+from pytest_torchprof.analysis.part_order import kernels_in_order
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
-from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
+from pytest_torchprof.analysis.range_chains import RangeChains
+from pytest_torchprof.analysis.source_lines import Origins
 from pytest_torchprof.analysis.validity import unprofiled
-from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.kernel import BriefKernel, Kernel, launcher_text
 from pytest_torchprof.kernels.kernels import Kernels
@@ -37,20 +36,12 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.graph_annotations import Annotation
-    from pytest_torchprof.trace.metadata import GeneratedKernel, SourceLine
+    from pytest_torchprof.trace.metadata import GeneratedKernel
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
 REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
 
 Refusal = TypeVar("Refusal", bound=TorchprofError)
-
-
-def _annotated(origin: Origin | None, annotation: Annotation | None) -> Origin | None:
-    """Return a place with what a graph's node is annotated with, which the launch of the graph does not tell."""
-    if annotation is None:
-        return origin
-    return replace(origin or Origin(), module=annotation.place, backward=annotation.backward)
 
 
 class Launching:
@@ -60,9 +51,7 @@ class Launching:
         """Prepare to answer; the work is done when asked. ``own_kernels``: what users say of theirs."""
         self._trace = trace
         self._own_kernels = own_kernels
-        self._chains: list[tuple[str, ...]] = [()]
-        self._chain_of: dict[int, int] = {ABSENT: 0}
-        self._longer: dict[tuple[int, int], int] = {}
+        self._chains = RangeChains(trace)
         self._called: dict[int, str | None] = {}
         self._inputs = OperatorInputs(trace)
         self._decoded: dict[object, KernelName] = {}
@@ -114,29 +103,12 @@ class Launching:
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""
-        return self._chains[self._chain_number(op)]
-
-    def _chain_number(self, op: int) -> int:
-        """Return the index of the operator's chain in ``_chains``, which holds each chain once."""
-        chain_of = self._chain_of
-        if op in chain_of:
-            return chain_of[op]
-        named, parent, above = self._trace.ops.name, self._trace.nesting.parent, [op]
-        while (op := parent[op]) not in chain_of:
-            above.append(op)
-        number, known = chain_of[op], self._longer
-        for member in reversed(above):
-            longer = number, named[member]
-            if longer not in known:
-                known[longer] = len(self._chains)
-                self._chains.append((*self._chains[number], self._trace.names[named[member]]))
-            number = chain_of[member] = known[longer]
-        return number
+        return self._chains.of(op)
 
     def one_of_each_chain(self, gpu_ops: Iterable[int]) -> Iterable[int]:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
         op_of, unsure = self.op_of, self._trace.captured.unsure
-        return {(self._chain_number(op_of[i]), i in unsure): i for i in gpu_ops}.values()
+        return {(self._chains.number(op_of[i]), i in unsure): i for i in gpu_ops}.values()
 
     def op_name(self, op: int) -> str | None:
         """Return the operator's name, None for none and for a region of compiled code."""
@@ -154,9 +126,9 @@ class Launching:
 
     def called_operator(self, op: int) -> str | None:
         """Return what the program called: the outermost aten operator around an operator, else the operator itself."""
-        number = self._chain_number(op)
+        number = self._chains.number(op)
         if number not in self._called:
-            outermost = next((name for name in self._chains[number] if name.startswith("aten::")), None)
+            outermost = next((name for name in self._chains.of(op) if name.startswith("aten::")), None)
             self._called[number] = outermost or self.op_name(op)
         return self._called[number]
 
@@ -201,7 +173,7 @@ class Launching:
         collective = (None, None) if message is None else (message.collective, message.dtype)
         code = self.code(gpu_op)
         given = self._inputs.without_sizes(inputs) if inputs >= 0 and self._is_of_any_size(gpu_op) else inputs
-        key = (trace.gpu.name[gpu_op], self._chain_number(op), given, called, collective, code)
+        key = (trace.gpu.name[gpu_op], self._chains.number(op), given, called, collective, code)
         kernel_name = self._decoded.get(key)
         if kernel_name is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
@@ -223,7 +195,7 @@ class Launching:
         name = self._trace.names[self._trace.ops.name[op]]
         code = self.code_of_operator(op)
         lists = self._inputs.lists_of(op)
-        key = (name, self._chain_number(op), self._trace.ops.inputs[op], lists, code, op in self._operators_with_masks)
+        key = (name, self._chains.number(op), self._trace.ops.inputs[op], lists, code, op in self._operators_with_masks)
         kernel_name = self._decoded.get(key)
         if kernel_name is None:
             dtypes, shapes, strides = with_lists(self.inputs(op), lists)
@@ -262,35 +234,6 @@ class Launching:
         if not self.generated:
             return None
         return self.generated.of((trace.names[ops.name[op]],), trace.threads[ops.thread[op]], ops.start[op])
-
-    def _lines(self, op: int, code: GeneratedKernel | None) -> Sequence[SourceLine]:
-        """Return the lines that generated code tells of a kernel, its own or one of an operator that it calls."""
-        if code is not None:
-            return code.lines
-        if not self.generated or op < 0:
-            return ()
-        trace, ops, called = self._trace, self._trace.ops, self._called_by_programs
-        outer = next((candidate for candidate in trace.nesting.chain(op) if candidate in called), ABSENT)
-        if outer < 0:
-            return ()
-        name, number, count = called[outer]
-        line = self.generated.line_of_call(name, number, count, trace.threads[ops.thread[outer]], ops.start[outer])
-        return () if line is None else (line,)
-
-    @cached_property
-    def _called_by_programs(self) -> dict[int, tuple[str, int, int]]:
-        """The operators directly inside compiled code: name, and which of how many of this name there in order."""
-        trace, ops = self._trace, self._trace.ops
-        compiled = {i for i, name in enumerate(trace.names) if is_compiled_code(name)}
-        same: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for op, parent in enumerate(trace.nesting.parent):
-            if parent >= 0 and ops.name[parent] in compiled and ops.name[op] not in compiled:
-                same[parent, operator_name(trace.names[ops.name[op]])].append(op)
-        return {
-            op: (name, number, len(calls))
-            for (_, name), calls in same.items()
-            for number, op in enumerate(sorted(calls, key=ops.start.__getitem__))
-        }
 
     @cached_property
     def _beside(self) -> Beside:
@@ -338,7 +281,7 @@ class Launching:
             return Kernels(lambda: map(self._operator, part.operators), len(part.operators), refusal=self.refusal)
         kind = self._trace.gpu.kind
         count = sum(kind[i] == KERNEL for i in part.gpu_ops)
-        return Kernels(lambda: map(self._kernel, self._kernels_in_order(part)), count, refusal=self.refusal)
+        return Kernels(lambda: map(self._kernel, kernels_in_order(self._trace, part)), count, refusal=self.refusal)
 
     def brief_kernels(self, part: Part) -> Iterator[BriefKernel]:
         """Yield the part's kernels in launch order; NotMeasured where some of them left no event.
@@ -354,16 +297,8 @@ class Launching:
                 yield BriefKernel(name, self.decoded_operator(op), name, ops.end[op] - ops.start[op])
             return
         gpu, op_of = trace.gpu, self.op_of
-        for i in self._kernels_in_order(part):
+        for i in kernels_in_order(self._trace, part):
             yield BriefKernel(names[gpu.name[i]], self.decoded(i), self.op_name(op_of[i]), gpu.end[i] - gpu.start[i])
-
-    def _kernels_in_order(self, part: Part) -> list[int]:
-        gpu, call_of, launched = self._trace.gpu, self._trace.links.call_of, self._trace.calls.start
-
-        def moment(i: int) -> tuple[int, int, int]:
-            return (launched[call_of[i]] if call_of[i] >= 0 else gpu.start[i], gpu.start[i], i)
-
-        return sorted((i for i in part.gpu_ops if gpu.kind[i] == KERNEL), key=moment)
 
     def _operator_fields(self, op: int) -> dict[str, Any]:
         """Return what a kernel has from the operator that it comes from, its name aside."""
@@ -427,59 +362,3 @@ class Launching:
             code=code,
             doubted=self._doubted(decoded, code, op),
         )
-
-    def places(self, part: Part) -> Places:
-        """Return the origins of a part's work; of that of compiled kernels also without recorded stacks."""
-        captured = self._trace.captured
-        if not (self.origins.recorded or self.generated or captured.of or captured.annotated):
-            return Places()
-        work: dict[Work, list[Origin | None]] = defaultdict(list)
-        for launched, origin in self._origins_of(part):
-            work[launched].append(origin)
-        operators: dict[str, Counter[Origin]] = defaultdict(Counter)
-        for op in self.operators.that_ran(part):
-            if (origin := self.origins.of_operator(op)) is not None:
-                operators[self._trace.names[self._trace.ops.name[op]]][origin] += 1
-        return Places(work=work, kernels=self._work(part), operators=operators)
-
-    def order(self, part: Part) -> Counter[tuple[tuple[str, ...], ...]]:
-        """Return what each thread launched and waited for, in order, with the operators around it, and its ranges."""
-        trace, names, calls, annotations = self._trace, self._trace.names, self._trace.calls, self._trace.annotations
-        named, chain = trace.ops.name, trace.nesting.chain
-        done = [(call, names[trace.gpu.name[i]]) for i in part.gpu_ops if (call := trace.links.call_of[i]) >= 0]
-        done += [(call, names[calls.name[call]]) for call in blocking_calls(trace, part.calls)]
-        around = trace.nesting.around_each(trace.calls, {call for call, _ in done})
-        actions = [
-            (calls.thread[call], calls.start[call], (name, *(names[named[op]] for op in chain(around[call]))))
-            for call, name in done
-        ]
-        for i, start in enumerate(annotations.start):
-            name = names[annotations.name[i]]
-            if any(step.start_ns <= start < step.end_ns and name != step.name for step in part.ranges):
-                actions.append((annotations.thread[i], start, (name,)))
-        threads: dict[int, list[tuple[str, ...]]] = defaultdict(list)
-        for thread, _, action in sorted(actions):
-            threads[thread].append(action)
-        return Counter(map(tuple, threads.values()))
-
-    def _work(self, part: Part) -> list[Work]:
-        """Return the name and the operator of each of the part's kernels, in launch order."""
-        names, gpu = self._trace.names, self._trace.gpu
-        if not self._trace.device_kind.has_launches:
-            return [(name, name) for name in [names[self._trace.ops.name[op]] for op in part.operators]]
-        return [(names[gpu.name[i]], self.op_name(self.op_of[i])) for i in self._kernels_in_order(part)]
-
-    def _origins_of(self, part: Part) -> Iterator[tuple[Work, Origin | None]]:
-        trace, names, origins = self._trace, self._trace.names, self.origins
-        for op in part.operators:
-            name = names[trace.ops.name[op]]
-            yield (name, name), in_code(origins.of_operator(op), self._lines(op, self.code_of_operator(op)))
-        for i in part.gpu_ops:
-            op = self.op_of[i]
-            lines = self._lines(op, self.code(i))
-            captured = trace.captured.of.get(i)
-            recorded = origins.of_call(trace.links.call_of[i], op) if captured is None else origins.of_capture(captured)
-            origin = in_code(_annotated(recorded, trace.captured.annotated.get(i)), lines)
-            yield (names[trace.gpu.name[i]], self.op_name(op)), origin
-        for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
-            yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)

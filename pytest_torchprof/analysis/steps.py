@@ -7,8 +7,10 @@ from functools import cached_property, wraps
 from typing import Any, Generic, Self, TypeVar, overload
 
 from pytest_torchprof.analysis import numbers
+from pytest_torchprof.analysis.launch_places import places_of
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import Numbers, StepAttributes
+from pytest_torchprof.analysis.part_order import order_of
 from pytest_torchprof.analysis.parts import Part
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.kernels.kernels import Kernels
@@ -125,14 +127,18 @@ class StepProfile(HasViews, StepAttributes):
     def places(self) -> Places:
         """Where in the user's code the step's work comes from: from its own stacks, or those of a repeat."""
         if self._launching.origins.recorded or self._places is None:
-            return self._launching.places(self.part)
+            return places_of(self._trace, self._launching, self.part)
         places = self._places(self)
-        return places.with_code(self._launching.places(self.part)) if self._launching.generated else places
+        return (
+            places.with_code(places_of(self._trace, self._launching, self.part))
+            if self._launching.generated
+            else places
+        )
 
     @shared
     def order(self) -> object:
         """What the step's threads did, each in its order; the same where code went the same way, as far as recorded."""
-        return self._launching.order(self.part)
+        return order_of(self._trace, self.part)
 
     @cached_property
     def places_in_order(self) -> bool:
