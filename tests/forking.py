@@ -40,6 +40,11 @@ class Popen(_Popen):
         environment = settings.get("env") or os.environ
         return Fork(fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
 
+    def __init__(self, args: object, *others: object, **settings: object) -> None:
+        # Most of what it takes to make an environment is its pip, which hardly a test asks for.
+        makes_environment = isinstance(args, list) and args[1:3] == ["-m", "venv"]
+        super().__init__([*args, "--without-pip"] if makes_environment else args, *others, **settings)
+
 
 class Fork:
     """A fork that is waited for and ended as a process is that Popen has started."""

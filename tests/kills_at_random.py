@@ -84,13 +84,12 @@ def _folders(temporary: Path) -> dict[str, object]:
 def killed(
     repository: Repository, how: tuple, sent: signal.Signals, whom: str, moment_s: float, chance: random.Random
 ) -> tuple[str, int, dict[str, object]]:
-    """Kill a run, or a child once it has one; return who was hit, its status and what it has left."""
+    """Kill a run; return who was hit, its status and what it has left."""
     program, words = how
     with tempfile.TemporaryDirectory() as name:
         process = repository.start(*words, program=program, TMPDIR=name)
         time.sleep(moment_s)
-        while not (others := below(process.pid)) and whom == "child" and process.poll() is None:
-            time.sleep(0.02)
+        others = below(process.pid)
         hit, who = process.pid, "parent"
         if whom == "child":
             hit = chance.choice(others) if others else 0
