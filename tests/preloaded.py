@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-TORCH = ("torch", "torch.profiler", "torch._dynamo", "torch.distributed.run")
+TORCH = ("torch", "torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", "torch.distributed.run")
 OURS = (
     "testing.collection",
     "testing.fixture",
