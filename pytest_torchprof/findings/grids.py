@@ -87,17 +87,21 @@ def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
     """
     gpu = work.trace.gpu
     start, end, blocks, kind = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.kind
+
+    def alone(device: int, kernels: Sequence[int]) -> list[_PartlyFilled]:
+        return [(device, start[i], end[i], blocks[i], (i,)) for i in kernels if 0 <= blocks[i] < _NEARLY_FILLED]
+
     for device, ops in work.by_device.items():
         kernels = [i for i in ops if kind[i] == KERNEL]
+        # Mostly none runs beside another, and nothing need be grouped.
         if all(map(le, [end[i] for i in kernels], [start[i] for i in kernels[1:]])):
-            yield from [(device, start[i], end[i], blocks[i], (i,)) for i in kernels if 0 <= blocks[i] < _NEARLY_FILLED]
+            yield from alone(device, kernels)
             continue
         for together in _beside_each_other(kernels, start, end):
             if len(together) > 1:
                 yield from ((device, *time) for time in _filled_together(together, start, end, blocks))
-            elif 0 <= blocks[together[0]] < _NEARLY_FILLED:
-                (alone,) = together
-                yield device, start[alone], end[alone], blocks[alone], together
+            else:
+                yield from alone(device, together)
 
 
 def _beside_each_other(kernels: Iterable[int], start: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, ...]]:
