@@ -185,7 +185,7 @@ class InRange(Finding, frozen=True, kw_only=True):
 
     @property
     def in_range(self) -> str:
-        """In which range most of it is, where there is such a one."""
+        """The range that holds most of it, if there is one."""
         return "" if self.within is None else self.words(self._WITHIN)
 
     @property

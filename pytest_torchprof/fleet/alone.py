@@ -33,7 +33,7 @@ class _Came(Struct, frozen=True):
 
 
 def judge_alone(tasks: Tasks, bounds: Bounds) -> Answers:
-    """Return what files come to in a process of their own, whatever becomes of that."""
+    """Return the results of files from a process of their own, whatever becomes of that process."""
     given = [msgspec.json.encode(part).decode() for part in (bounds, *tasks)]
     began = time.monotonic()
     done = run([sys.executable, "-P", "-m", __name__, *given], limit_s=bounds.timeout_s * len(tasks) + _GRACE_S)

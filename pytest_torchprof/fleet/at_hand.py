@@ -34,7 +34,7 @@ class NotFetched(UnreadableRecording):
 def is_same(file: Listed) -> bool:
     """Whether a file is the one that was listed; of one that is gone reading says so.
 
-    Raises UnreadableRecording where that cannot be told.
+    Raises UnreadableRecording if that cannot be decided.
     """
     try:
         return patiently(lambda: is_as_listed(file), _AGAIN) if file.is_remote else is_as_listed(file)
@@ -92,7 +92,7 @@ def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
 
 @contextmanager
 def _archive(file: Listed, copy: str | None) -> Iterator[Any]:
-    """Yield the archive as zipfile takes it; of one that lies elsewhere no more is fetched than is read."""
+    """Yield the archive as zipfile takes it; of an archive that lies elsewhere, only what is read is fetched."""
     if copy is not None or not file.is_remote:
         yield copy or file.path
         return

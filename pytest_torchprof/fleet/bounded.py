@@ -23,14 +23,14 @@ _ONE_AT_A_TIME: Final = Lock()
 
 
 def judge_within(task: FileTask, bounds: Bounds) -> bytes | Trouble:
-    """Return what a file comes to; this process ends where that takes longer."""
+    """Return the result of a file; this process ends if judging it takes longer than its bound."""
     with _ONE_AT_A_TIME, _memory(bounds.memory_bytes), _time(bounds.timeout_s):
         return judge(task)
 
 
 @contextmanager
 def _time(most_s: float) -> Iterator[None]:
-    """Let this process end where that takes longer, even in the code of a library, which Python does not interrupt."""
+    """Let this process end once the time is up, even in the code of a library, which Python does not interrupt."""
     if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
         # The system ends it. A thread that waits would have to be begun and joined for each file.
         signal.setitimer(signal.ITIMER_REAL, most_s)
@@ -49,7 +49,7 @@ def _time(most_s: float) -> Iterator[None]:
 
 @contextmanager
 def _memory(most_bytes: int) -> Iterator[None]:
-    """Let this process have no more memory than that, where the system can do so: on Linux."""
+    """Limit the memory of this process where the system can do so: on Linux."""
     if sys.platform != "linux":
         yield
         return

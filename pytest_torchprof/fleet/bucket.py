@@ -32,11 +32,11 @@ class Bucket(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The prefix as messages show it: never with a password."""
         return without_passwords(self.address)
 
     def refuse_unusable(self) -> None:
-        """Raise TorchprofError where it is of no store whose objects appear whole, or the library is not installed."""
+        """Raise TorchprofError if objects of its store do not appear whole, or if its library is not installed."""
         if protocol_of(self.address) not in OBJECT_STORES:
             forms = enumerated([f"{protocol}://..." for protocol in OBJECT_STORES])
             text = f"--into {self.shown}: expected a folder, or the prefix of an object store: {forms}"

@@ -1,4 +1,4 @@
-"""Who judges: processes of this machine, each of which is replaced after some files, and one alone for a bad file.
+"""The processes of this machine that judge: each is replaced after some files, and a bad file has one to itself.
 
 The first process begins before the command has imported what judges, and this module takes as little as it can.
 """
@@ -26,7 +26,7 @@ _LIFETIME: Final = 1000
 
 
 class LocalCrew:
-    """Processes that are spawned, as many as are asked for."""
+    """As many spawned processes as are asked for."""
 
     def __init__(self, jobs: int, bounds: Bounds) -> None:
         """Begin one process, which gets ready while the files are listed; the others begin once they are needed."""
@@ -82,7 +82,7 @@ class LocalCrew:
 
 
 def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:
-    """Return what files come to, in a process that judges others before and after them."""
+    """Return the results of files, in a process that judges other files before and after them."""
     from pytest_torchprof.fleet.bounded import judge_within  # noqa: PLC0415 - what judges
 
     came = [judge_within(task, bounds) for task in tasks]

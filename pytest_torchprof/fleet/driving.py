@@ -70,7 +70,7 @@ class _Queue:
         self._count = 0
 
     def next(self) -> _Try | None:
-        """Return what is to be tried now; None if there is nothing yet, or nothing more."""
+        """Return the next try; None if none is due yet, or if none is left."""
         while self._later and self._later[0][0] <= time.monotonic():
             self._again.append(heapq.heappop(self._later)[2])
         if self._again:
@@ -86,12 +86,12 @@ class _Queue:
 
     @property
     def due_in_s(self) -> float | None:
-        """When the next try is due that has to wait; None if none has."""
+        """In how many seconds the next waiting try is due; None if none waits."""
         return max(self._later[0][0] - time.monotonic(), 0.0) if self._later else None
 
 
 class _Part:
-    """Records that are in no part yet."""
+    """Records that no part of the run's folder holds yet."""
 
     def __init__(self, folder: FleetFolder) -> None:
         self._folder, self._lines, self._since = folder, list[bytes](), time.monotonic()
@@ -153,7 +153,7 @@ def largest_first(tasks: Iterable[FileTask]) -> list[FileTask]:
 def together(tasks: Iterable[FileTask]) -> Iterator[Tasks]:
     """Yield files in their order, small ones that follow each other together.
 
-    One whose size is not known, or that has to be fetched, which takes longer, comes by itself.
+    A file comes by itself if its size is not known, or if it has to be fetched, which takes longer.
     """
     batch: list[FileTask] = []
     size_bytes = 0
@@ -196,7 +196,7 @@ def _settled(
 
 
 def _again(attempt: _Try, task: FileTask, came: Trouble, retries: int) -> _Try | None:
-    """Return how a file is tried again that came to nothing; None if it is not."""
+    """Return the next try of a file without a record; None if it is not tried again."""
     if came.cause is not Hindrance.READING and not (attempt.alone and len(attempt.tasks) == 1):
         # Perhaps it was another file that took its memory.
         return _Try((task,), alone=True)

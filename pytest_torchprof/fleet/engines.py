@@ -34,7 +34,7 @@ class Engine(Struct, frozen=True):
 
 
 class EngineCrew:
-    """The processes of an engine, which starts and replaces them as it does."""
+    """The processes of an engine, which starts and replaces them itself."""
 
     def __init__(self, engine: Engine, at_once: int, bounds: Bounds) -> None:
         """Take an executor; whatever error the engine raises is a TorchprofError."""
@@ -58,7 +58,7 @@ class EngineCrew:
             return self._executor.submit(work, *given)
 
     def renew(self) -> None:
-        """Take another executor; one that goes on by itself gives the same processes again."""
+        """Take another executor; an engine that replaces its processes itself gives the same ones again."""
         self._executor.shutdown(wait=False)
         self._executor = _made(self._engine)
 
@@ -69,13 +69,13 @@ class EngineCrew:
 
 
 def judge_there(tasks: Tasks, bounds: Bounds, driver: str) -> Answers:
-    """Return what files come to, in a process of the engine."""
+    """Return the results of files, in a process of the engine."""
     # An executor of threads has no process that may end.
     return judge_alone(tasks, bounds) if driver == _this_process() else [judge_within(task, bounds) for task in tasks]
 
 
 def engine_called(name: str) -> Engine:
-    """Return the engine that is meant; TorchprofError where it is none, or cannot be had."""
+    """Return the engine of this name; TorchprofError if there is none, or if it cannot be used."""
     kind, _, rest = name.partition(":")
     if kind == "dask":
         return _dask(rest or None)

@@ -54,7 +54,7 @@ class FrozenList(Struct, frozen=True, kw_only=True):
     """When and of which commit it was made; None in lists of earlier versions."""
 
     def tasks(self) -> Iterator[FileTask]:
-        """Yield what is to be done, in the list's order."""
+        """Yield the tasks of the list in its order."""
         for file in self.files:
             question = question_of(file, self.rules, self.limits)
             whole = msgspec.json.encode((self.version, file, question), order="deterministic")
@@ -62,7 +62,7 @@ class FrozenList(Struct, frozen=True, kw_only=True):
 
 
 class FleetSummary(Struct, frozen=True, kw_only=True):
-    """What all files come to: the same for the same list, however it was judged."""
+    """The results of all files in numbers: the same for the same list, however it was judged."""
 
     schema: int = SCHEMA
     version: str
@@ -116,7 +116,7 @@ class FleetFolder(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What people read."""
+        """The folder as people read it."""
         return str(self.path) if self.bucket is None else self.bucket.shown
 
     def file(self, name: str) -> str:
@@ -125,7 +125,7 @@ class FleetFolder(Struct, frozen=True):
 
     @property
     def has_list(self) -> bool:
-        """Whether a run has begun there; TorchprofError if that cannot be told."""
+        """Whether a run has begun there; TorchprofError if that cannot be decided."""
         if self.bucket is not None and not (self.path / LIST).exists():
             return self.bucket.fetch(LIST, self.path / LIST)
         return (self.path / LIST).exists()
@@ -209,7 +209,7 @@ class FleetFolder(Struct, frozen=True):
         see: Callable[[FileRecord], None],
         see_job: Callable[[JobRecord], None],
     ) -> FleetSummary:
-        """Write all records in the list's order, those of jobs and what they come to, and return that.
+        """Write all records in the list's order, those of jobs and the summary, and return the summary.
 
         ``see`` is called with each file's, ``see_job`` with each job's. TorchprofError if they cannot be written.
         """
@@ -244,7 +244,7 @@ def folder_of_run(into: str, retries: int, writer: str = "") -> Iterator[FleetFo
 
 
 def retry_of(part: str) -> int:
-    """Return which retry a part is of; 0 for one of the run itself."""
+    """Return the number of the retry that has written a part; 0 for the run itself."""
     match = _RETRY.match(part)
     return int(match[1]) if match else 0
 
@@ -253,7 +253,7 @@ _RETRY: Final = re.compile(r"retry(\d+)-")
 
 
 class _Written:
-    """Turns what goes wrong in writing into our own error."""
+    """Turns an error in writing into our own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -296,7 +296,7 @@ class Records(Struct, frozen=True, kw_only=True):
                 yield part
 
     def decoded(self, line: bytes, kind: type[_Kind]) -> _Kind:
-        """Return what a record says; TorchprofError for one that was damaged, and is JSON all the same."""
+        """Return a record; TorchprofError for one that was damaged, although it still is JSON."""
         try:
             return msgspec.json.decode(line, type=kind)
         except msgspec.DecodeError as problem:
@@ -346,7 +346,7 @@ class FleetTally:
             self._unmeasured[_code(result.reason.code if result.reason else None)] += 1
 
     def summary(self) -> FleetSummary:
-        """Return what they come to."""
+        """Return the summary of the records that were counted."""
         judged = [self._outcomes[outcome] for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.RECORDED)]
         return FleetSummary(
             version=self.version,
@@ -365,7 +365,7 @@ class FleetTally:
 
 
 def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
-    """Return what records come to, which are gone through once."""
+    """Return the summary of records, which are read once."""
     tally = FleetTally(version)
     for record in records:
         tally.see(record)
@@ -375,7 +375,7 @@ def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
 def judged(
     jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO | None = None
 ) -> JobsSummary:
-    """Judge the jobs, one after the other; return what they come to, after ``see`` was called with each."""
+    """Judge the jobs one after the other, call ``see`` with each, and return their summary."""
     outcomes: Counter[Outcome] = Counter()
     for name, files in jobs.each():
         record = judged_job(name, files, records.parts(file.key for file in files))

@@ -1,4 +1,4 @@
-"""What one file comes to: the one function of a fleet, which needs nothing but the file."""
+"""The result of one file: the one function of a fleet, which needs nothing but the file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FamilyTime(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a file: what it came to, or why it was not judged."""
+    """What is kept of a file: its result, or why it was not judged."""
 
     key: str
     url: str
@@ -77,12 +77,12 @@ class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What people read."""
+        """The name of the file as people read it."""
         return self.url if self.member is None else f"{self.url}: {self.member}"
 
 
 class Hindrance(StrEnum):
-    """Why a try came to nothing that another one may come to."""
+    """Why a try had no result, which another try may have."""
 
     READING = "reading"
     MEMORY = "memory"
@@ -138,7 +138,7 @@ def is_quarantined(line: bytes) -> bool:
 
 
 class _Quarantined(Struct, frozen=True):
-    """As much of a record as says that."""
+    """As much of a record as says whether its file was judged."""
 
     quarantined: dict[str, Any] | None = None
 
@@ -203,7 +203,7 @@ def _is_same(task: FileTask) -> bool:
 
 
 def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> AnyReason:
-    """Return why a file is not judged; where a member was ``unpacked`` is gone when somebody reads it."""
+    """Return why a file is not judged, without the path of an ``unpacked`` member, which is gone by then."""
     if isinstance(problem, UnreadableRecording) and (cause := problem.cause) is not None:
         return Unreadable(replace(cause, path=file.name) if unpacked and isinstance(cause, OfPath) else cause)
     if unpacked:

@@ -1,4 +1,4 @@
-"""Goes through what a run has left, and tells it together: groups, files unlike their group, the worst ones."""
+"""Reads what a run has left, and reports it together: groups, files unlike their group, the worst files."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Overview:
         push(self._worst, (order, worst))
 
     def report(self) -> FleetReport:
-        """Return what the records tell that were gone through."""
+        """Return the report of the records that ``through`` has read."""
         return FleetReport(
             left=self._left,
             summary=replace(self._all.summary(), jobs=self._of_jobs),

@@ -40,7 +40,7 @@ class Progress:
         self._quarantined += is_quarantined
 
     def show(self) -> None:
-        """Show how far it is, if that was long enough ago."""
+        """Show how far the run is, unless that has just been shown."""
         now = self._clock()
         if now - self._shown < (_EACH_S if self._on_terminal else _EACH_IN_LOG_S):
             return

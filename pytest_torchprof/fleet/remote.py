@@ -24,14 +24,14 @@ _AT_ONCE: Final = 16
 
 
 def refuse_unreachable(address: str) -> None:
-    """Raise TorchprofError where the library is not installed that reads an address."""
+    """Raise TorchprofError if the library that reads an address is not installed."""
     problem = why_not_installed(dict.fromkeys(["fsspec", MODULES.get(protocol_of(address), "fsspec")]), "fleet")
     if problem is not None:
         raise TorchprofError(f"{without_passwords(address)}: {problem}", Code.BAD_USAGE)
 
 
 def asked(address: str, ask: Callable[[], _Answer], retries: int) -> _Answer:
-    """Return what a store answers, which is asked until it does; TorchprofError where it does not."""
+    """Return the answer of a store, which is asked again where it gives none; TorchprofError if it never does."""
 
     def refusal(why: str, problem: Exception) -> TorchprofError:
         code = Code.BAD_USAGE if isinstance(problem, ImportError | ValueError) else Code.RECORDING_UNREADABLE
@@ -42,7 +42,7 @@ def asked(address: str, ask: Callable[[], _Answer], retries: int) -> _Answer:
 
 
 def files_now(addresses: Sequence[str], retries: int) -> dict[str, RemoteFile]:
-    """Return what files are now, by their addresses; those that are not there are left out."""
+    """Return files as they are now, by their addresses; those that are gone are left out."""
 
     def now(address: str) -> RemoteFile | None:
         try:

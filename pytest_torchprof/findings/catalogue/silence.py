@@ -104,7 +104,7 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
 
     @property
     def around(self) -> str:
-        """Between which operators the longest one lies, where there are some."""
+        """The operators between which the longest gap lies, if there are any."""
         return "" if self.after is None or self.before is None else self.words(self._AROUND)
 
     @property

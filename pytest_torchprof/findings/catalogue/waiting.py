@@ -28,7 +28,7 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
 
     @property
     def mostly(self) -> str:
-        """In which range most of the time passed, where there is such a one."""
+        """The range in which most of the time passed, if there is one."""
         return "" if self.within is None else self.words(self._MOSTLY)
 
     @property
@@ -214,7 +214,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def silent_place(self) -> str:
-        """Between which operators most of that lies, where there are such."""
+        """The operators between which most of that lies, if there are any."""
         return "" if self.silent_after is None or self.silent_before is None else self.words(self._SILENT_PLACE)
 
     @property
@@ -406,7 +406,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def causes(self) -> str:
-        """What it may wait for, as far as the recording has such a thing."""
+        """What it may wait for, as far as the recording shows it."""
         graphs = self._GRAPHS_AGAIN if 2 * self.graphs_again_us >= self.graph_starts_us else self._GRAPH
         seen = (
             (self.begins_with_it, self._EARLIER),
