@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
-About = Literal["broke", "came", "changed", "went", "gated", "other"]
+About = Literal["broke", "came", "changed", "went", "place", "gated", "other"]
 
 _MARKS: Final[dict[str, tuple[str, About]]] = {BETTER: ("-", "went"), WORSE: ("+", "came")}
 # The changes that a cell of a table has room for, in this order.
@@ -48,13 +48,18 @@ _NOUNS: Final = {
     "time": "time",
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
+VARIED: Final = "for information, not gated: "
+"""The beginning of a line about what varies from run to run."""
 _FEW: Final = 4
 """The most changes of kernels that a screen shows in full; they need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class DifferenceLine(NamedTuple):
-    """A line about a difference, and its subject: a kernel that came, went or changed, a gated number, or other."""
+    """A line about a difference, and its subject: a kernel that came, went or changed, a gated number, or other.
+
+    Lines with a "place" belong to the kernel above them.
+    """
 
     text: str
     about: About = "other"
@@ -119,9 +124,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def kernels(self) -> list[Change]:
-        """The changes of kernels; last come those that only have another name or position, which fail no test."""
+        """The changes of kernels: first those that fail the test, last those with only another name or position."""
         kernels = (change for change in self.changes if not change.is_number)
-        return sorted(kernels, key=lambda change: change.direction == NEUTRAL)
+        return sorted(kernels, key=lambda change: (not change.fails, change.direction == NEUTRAL))
 
     @property
     def summary(self) -> str:
@@ -162,7 +167,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return tuple(line.text for line in self.decided_lines(every=every))
 
     def decided_lines(self, *, every: bool = True) -> Iterator[DifferenceLine]:
-        """Yield the changes that the code decides: kernels with their places, then numbers, gated ones first.
+        """Yield the changes that the code decides: kernels and graph breaks with their places, then numbers.
 
         Another environment comes before all of them, since it may be the reason; an edit of the test after them.
         """
@@ -178,13 +183,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
         yield from (line for block in shown for line in block)
         if hidden := len(blocks) - len(shown):
             yield DifferenceLine(f"  ...{and_more(hidden, 'change')} (-v)")
-        for change in self.numbers:
-            if not is_noise(change):
-                not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
-                number = words.change_words(change)
-                about: About = "gated" if change.fails else "other"
-                yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
-                yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
+        decided = [change for change in self.numbers if not is_noise(change)]
+        for change in decided:
+            yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
+        for change in decided:
+            not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
+            number = words.change_words(change)
+            about: About = "gated" if change.fails else "other"
+            yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
         if self.stale:
             yield DifferenceLine(f"  {words.STALE}")
@@ -195,10 +201,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def varied(self) -> tuple[str, ...]:
         """Return lines about changes that vary from run to run and gate nothing: numbers, and the use of the time."""
+        figures = self.varied_figures()
+        return (f"  {VARIED}{'; '.join(figures)}",) if figures else ()
+
+    def varied_figures(self) -> tuple[str, ...]:
+        """Return what varies from run to run and gates nothing, each figure by itself, the most important first."""
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
-        families = family_words.family_words(self.families)
-        where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
-        return (f"  for information, not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
+        first, *others = family_words.family_words(self.families) or [""]
+        return (*moved, *([f"where the time is, by family: {first}", *others] if first else []))
 
     @property
     def environment_words(self) -> str:
@@ -272,7 +282,8 @@ def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
         line = DifferenceLine(f"  {mark} {text}", about, change.what, place)
     below = len(alike) - 1 if change is alike[0] else 0
-    return [line, *map(DifferenceLine, words.place_lines(change, below) if change is alike[0] else ())]
+    places = words.place_lines(change, below) if change is alike[0] else ()
+    return [line, *(DifferenceLine(text, "place") for text in places)]
 
 
 def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iterator[str]:

@@ -14,10 +14,12 @@ from pytest_torchprof.limits.failure import Failure, failure_of
 from pytest_torchprof.limits.failure_lines import (
     REMEDY,
     FailureLine,
+    first_cause,
     first_come,
     first_moved,
     moved_lines,
     shown_lines,
+    varied_lines,
     with_colon,
 )
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
@@ -74,7 +76,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
 
     On a terminal each section has so few lines that what to do is seen on the first screen, too.
     """
-    numbered = _with_numbers(verdicts)
+    numbered = _with_numbers(_with_new_first(verdicts, others))
     details = _details(numbered, failure, others)
     caps = screen.caps(len(numbered), others=bool(details))
     sections = [_section(verdict, failure.why, caps, screen) for verdict in _without_repetition(numbered, caps)]
@@ -92,7 +94,8 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *about_others.lines,
         *screen.left_out(left, "line", indent=2),
         *_what_to_do(numbered, failure, others, caps, screen),
-        *shown_lines([*remedies, *varied], screen),
+        *shown_lines(remedies, screen),
+        *varied_lines(varied, screen),
     ]
     return "\n".join(lines)
 
@@ -116,10 +119,14 @@ class _Section(NamedTuple):
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
-    """Return the headline and as many of the lines below it as the caps allow."""
+    """Return the headline and as many of the lines below it as the caps allow; the likeliest cause is among them."""
     first, *more = [shown_lines([line], screen) for line in details] or [[]]
     room = None if caps.lines is None else max(caps.lines - len(first), 0)
     below = fitting(more, room, counts_one=caps.sums_up)
+    cause = first_cause(details[1:])
+    if len(below) < cause.stop:
+        more = [*more[cause], *more[: cause.start], *more[cause.stop :]]
+        below = fitting(more, room, counts_one=caps.sums_up)
     return _Section([*first, *chain.from_iterable(below)], len(more) - len(below))
 
 
@@ -176,6 +183,19 @@ def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict
         if rows:
             seen.setdefault(frozenset(rows), rows[: caps.rows])
     return shown
+
+
+def _with_new_first(verdicts: Sequence[Verdict], others: Sequence[FailureLine]) -> list[Verdict]:
+    """Return the verdicts with the rows of kernels that came against a baseline before all others that miss a limit."""
+    came = {line.subject for line in others if line.about == "came"}
+
+    def reordered(verdict: Verdict) -> Verdict:
+        rows = [row for row in verdict.rows if not row.also_ran]
+        in_order = iter(sorted(rows, key=lambda row: row.name not in came))
+        evidence = tuple(next(in_order) if fact in rows else fact for fact in verdict.evidence)
+        return replace(verdict, evidence=evidence)
+
+    return [reordered(verdict) for verdict in verdicts] if came else list(verdicts)
 
 
 def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
