@@ -219,16 +219,25 @@ def test_the_text_says_what_stands_in_the_file(analyze, trace):
     assert "aten::mul" in shown
 
 
-def test_the_text_says_first_that_a_recording_is_not_to_be_believed(analyze, tmp_path):
+def test_of_a_recording_that_is_not_to_be_believed_the_text_begins_with_why_and_ends_with_what_to_do(analyze, tmp_path):
     builder = own_recording({"k": 1})
     builder.launch(500)
-    lines = analyze(builder.write(tmp_path / "t.json")).splitlines()
-    assert lines[2].startswith("NOT MEASURED: 1 of 3 launches has no kernel")
+    path = builder.write(tmp_path / "t.json")
+    text = analyze(path)
+    headline, recording, *_ = text.split("\n\n")
+    assert " ".join(headline.split()).startswith("Not measured: 1 of 3 launches has no kernel")
+    assert headline.endswith("[lost-kernels]")
+    assert "not measured" not in recording.lower()
+    after = " ".join(text.split("\n\nnext\n")[1].split())
+    assert after.startswith("Lost kernels: synchronize every device")
+    assert "torchprof explain lost-kernels" in after
+    assert after.endswith(f"see it: torchprof report {path} -o page.html")
+    assert "NOT MEASURED: 1 of 3 launches" in analyze(path, "--no-findings"), "where no headline stands above"
 
 
 def test_the_text_of_an_empty_trace_is_no_error(analyze, tmp_path):
     text = analyze(TraceBuilder().write(tmp_path / "t.json"))
-    assert "NOT MEASURED" in text
+    assert text.startswith("Not measured: ")
     assert "kernels" not in text, "what the GPU did is not known, and is not 0"
 
 

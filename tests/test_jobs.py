@@ -76,6 +76,28 @@ def test_a_collective_is_waiting_for_the_last_rank_and_then_transfer(late):
     assert job.wait_share == pytest.approx(1150 / (1150 + 8 * 100))
 
 
+def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late, run):
+    status, text = run("analyze", late, "--ranks")
+    headline, recorded = text.split(" a job of 2 ranks, ")
+    assert status == 0
+    assert headline.startswith("Mixed (waiting, transfer): 59.0% of the time in 4 collectives is waiting ")
+    assert "A rank keeps the others waiting, up to 1.15 ms" in headline
+    after = recorded.split(" next ")[1]
+    assert after.startswith("A rank keeps the others waiting: compare its steps")
+    assert f"torchprof report {late} -o page.html" in after
+    command = after.partition("coming back: torchprof ")[2].split()
+    assert run(*command)[0] == 1, "the command finds what stands out"
+
+
+def test_ranks_that_are_not_measured_are_what_a_job_begins_with(folder, run):
+    first, second = late_ranks()
+    second.launch(90_000)
+    status, text = run("analyze", folder(first, second), "--ranks")
+    assert status == 0
+    assert text.startswith("Not measured: rank 1: ")
+    assert "torchprof explain " in text.split(" next ")[1]
+
+
 @pytest.mark.parametrize(
     ("late_us", "dur", "kind", "straggler"),
     [(1, 100, "transfer-bound", None), (300, 100, "mixed", 1), (3000, 100, "skew-bound", 1)],

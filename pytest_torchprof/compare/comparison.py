@@ -48,8 +48,6 @@ _NOUNS: Final = {
     "time": "time",
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
-VARIED: Final = "for information, not gated: "
-"""The beginning of a line about what varies from run to run."""
 _FEW: Final = 4
 """The most changes of kernels that a screen shows in full; they need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -124,9 +122,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def kernels(self) -> list[Change]:
-        """The changes of kernels: first those that fail the test, last those with only another name or position."""
+        """The changes of kernels: first those that fail the test, last those with only another name or position.
+
+        A fused kernel that is gone, whose parts came instead, is the cause of those.
+        """
         kernels = (change for change in self.changes if not change.is_number)
-        return sorted(kernels, key=lambda change: (not change.fails, change.direction == NEUTRAL))
+        return sorted(
+            kernels, key=lambda change: (not (change.fails or change.lost_fusion), change.direction == NEUTRAL)
+        )
 
     @property
     def summary(self) -> str:
@@ -201,14 +204,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def varied(self) -> tuple[str, ...]:
         """Return lines about changes that vary from run to run and gate nothing: numbers, and the use of the time."""
-        figures = self.varied_figures()
-        return (f"  {VARIED}{'; '.join(figures)}",) if figures else ()
+        moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
+        families = family_words.family_words(self.families)
+        where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
+        return (f"  for information, not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
 
     def varied_figures(self) -> tuple[str, ...]:
-        """Return what varies from run to run and gates nothing, each figure by itself, the most important first."""
+        """Return what varies from run to run and gates nothing, each number by itself, the most important first."""
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
-        first, *others = family_words.family_words(self.families) or [""]
-        return (*moved, *([f"where the time is, by family: {first}", *others] if first else []))
+        return (*moved, *family_words.family_times(self.families))
 
     @property
     def environment_words(self) -> str:

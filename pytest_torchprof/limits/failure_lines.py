@@ -34,7 +34,7 @@ class FailureLine(NamedTuple):
     numbers: str = ""
     """For a headline, the numbers that decide it."""
     figures: tuple[str, ...] = ()
-    """For what varies anyway, each number by itself, the most important ones first."""
+    """For what varies anyway, each of its numbers in short, the most important ones first."""
 
 
 def with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
@@ -64,19 +64,17 @@ def shown_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
 def varied_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
     """Return what varies anyway, each of the lines in one line of the screen: the figures without room are counted."""
     if screen.everything or screen.columns is None:
-        whole = [line._replace(text=f"{line.text}{'; '.join(line.figures)}") for line in lines]
-        return shown_lines(whole, screen)
+        return shown_lines(lines, screen)
     return [_with_fitting_figures(line, screen.columns) for line in lines]
 
 
 def _with_fitting_figures(line: FailureLine, columns: int) -> str:
-    for most in range(len(line.figures), 0, -1):
-        left = len(line.figures) - most
-        more = [f"and {left} more"] if left else []
-        text = printable(f"{line.text}{'; '.join([*line.figures[:most], *more])}")
-        if width_of(text) <= columns:
-            return text
-    return cut(printable(f"{line.text}{counted(len(line.figures), 'number')}"), columns)
+    whole, number = printable(line.text), len(line.figures)
+    about = f"{whole.partition(': ')[0]}: "
+    several = ("; ".join(line.figures[:most]) + and_more(number - most) for most in range(number, 0, -1))
+    shorter = (f"{about}{printable(text)}" for text in several)
+    fitting = (text for text in (whole, *shorter) if width_of(text) <= columns)
+    return next(fitting, cut(f"{about}{counted(number, 'number')}", columns))
 
 
 def gist(headline: FailureLine) -> str:

@@ -140,7 +140,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
     blocks, places = detail_blocks(evidence, caps, screen)
-    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)
+    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)[: screen.top]
     notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
     first = [lines for is_row, lines in blocks if is_row][:1]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))

@@ -33,6 +33,8 @@ class Screen:
     """Whether nothing may be left out (``-vv``)."""
     rest: str = "pytest -vv"
     """The command that shows what is left out; empty where none does."""
+    top: int | None = None
+    """How many rows each limit has; None: as many as there is room for."""
 
     @classmethod
     def of_columns(cls, columns: int | None, **more: Any) -> Self:
@@ -73,6 +75,8 @@ class Screen:
             caps = _IN_A_FILE[min(limits, len(_IN_A_FILE) - 1)]
         else:
             caps = _ON_A_TERMINAL[min(limits + others, len(_ON_A_TERMINAL)) - 1]
+        if self.top is not None:
+            caps = caps._replace(rows=None, notes=self.top, places=self.top, sums_up=False)
         return caps._replace(lines=min(caps.lines or 0, self.lines))
 
 
