@@ -11,10 +11,11 @@ import sys
 import pytest
 from builder import TraceBuilder, own_recording
 from findings_on_recordings import FINDINGS
+from reference_pages import commands_of
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
-from pytest_torchprof.cli import COMMANDS, main
+from pytest_torchprof.cli import COMMANDS, main, parser_of
 from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.report.analysis_text import text
 from pytest_torchprof.text import show_us
@@ -296,15 +297,22 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tm
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["baseline", "rename"], ["history", "log"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        *([name] for name in COMMANDS),
+        *([name, part] for name in COMMANDS for part in commands_of(commands_of(parser_of(name))[name])),
+    ],
+    ids=" ".join,
+)
 def test_help_fits_the_screen_and_its_examples_can_be_pasted(command, columns, capsys, monkeypatch):
     helps = {}
     for width in (columns, 400):
         monkeypatch.setenv("COLUMNS", str(width))
         assert main([*command, "--help"]) == 0
         helps[width] = capsys.readouterr().out
-    # What is quoted is one word of the shell's.
-    assert [line for line in helps[columns].splitlines() if len(line) > columns and line.strip()[0] != "'"] == []
+    assert [line for line in helps[columns].splitlines() if len(line) > columns] == []
     examples = [
         [shlex.split(line) for line in text.replace("\\\n", " ").splitlines() if line.startswith("  torchprof ")]
         for text in helps.values()
