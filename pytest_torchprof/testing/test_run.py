@@ -18,6 +18,7 @@ from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverE
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
+from pytest_torchprof.testing.pytest_report import PYTEST_MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -186,7 +187,7 @@ class TestRun:
             label=label,
             limits=limits,
             explanation=Explanation(
-                screen=self.test.screen,
+                screen=self.test.screen.beside(PYTEST_MARGIN),
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
             ),
