@@ -65,6 +65,8 @@ class DifferenceLine(NamedTuple):
     """The kernel that came, went or changed, the graph break's place, or the number before and after."""
     file_line: str = ""
     """The place at which it was launched; None if it is not known for sure."""
+    full: str = ""
+    """The whole name of a kernel that came or went."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -284,7 +286,8 @@ def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
         line = DifferenceLine(f"  ~ {text}{per_step}", "changed", text, place)
     else:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
-        line = DifferenceLine(f"  {mark} {text}", about, change.what, place)
+        kernel, *_ = (*change.after, *change.before)
+        line = DifferenceLine(f"  {mark} {text}", about, change.what, place, kernel.name)
     below = len(alike) - 1 if change is alike[0] else 0
     places = words.place_lines(change, below) if change is alike[0] else ()
     return [line, *(DifferenceLine(text, "place") for text in places)]

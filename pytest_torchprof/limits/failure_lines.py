@@ -31,6 +31,8 @@ class FailureLine(NamedTuple):
     """The kernel that came, changed or went; for a headline, its gist."""
     file_line: str = ""
     """Where it was launched, as far as that is known for sure."""
+    full: str = ""
+    """The whole name of the kernel that came or went."""
     numbers: str = ""
     """For a headline, the numbers that decide it."""
     figures: tuple[str, ...] = ()
@@ -71,8 +73,10 @@ def varied_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
 def _with_fitting_figures(line: FailureLine, columns: int) -> str:
     whole, number = printable(line.text), len(line.figures)
     about = f"{whole.partition(': ')[0]}: "
-    several = ("; ".join(line.figures[:most]) + and_more(number - most) for most in range(number, 0, -1))
-    shorter = (f"{about}{printable(text)}" for text in several)
+    several = ["; ".join(line.figures[:most]) + and_more(number - most) for most in range(number, 0, -1)]
+    # A narrow screen has more use for a number than for all of the words before it.
+    abouts = (about, f"  {about.rpartition(', ')[2]}")
+    shorter = (f"{begin}{printable(text)}" for begin in abouts for text in several)
     fitting = (text for text in (whole, *shorter) if width_of(text) <= columns)
     return next(fitting, cut(f"{about}{counted(number, 'number')}", columns))
 

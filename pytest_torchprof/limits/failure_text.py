@@ -31,7 +31,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.text import counted, number_alike, reason_line
+from pytest_torchprof.text import counted, number_alike, printable, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -187,11 +187,11 @@ def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict
 
 def _with_new_first(verdicts: Sequence[Verdict], others: Sequence[FailureLine]) -> list[Verdict]:
     """Return the verdicts with the rows of kernels that came against a baseline before all others that miss a limit."""
-    came = {line.subject for line in others if line.about == "came"}
+    came = {name for line in others if line.about == "came" for name in (line.subject, printable(line.full))}
 
     def reordered(verdict: Verdict) -> Verdict:
         rows = [row for row in verdict.rows if not row.also_ran]
-        in_order = iter(sorted(rows, key=lambda row: row.name not in came))
+        in_order = iter(sorted(rows, key=lambda row: row.name not in came and row.full not in came))
         evidence = tuple(next(in_order) if fact in rows else fact for fact in verdict.evidence)
         return replace(verdict, evidence=evidence)
 

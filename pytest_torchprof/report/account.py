@@ -58,7 +58,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
         gist = "worse than the baseline" if is_worse and self.commit is None else ""
         lines = [
-            FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line)
+            FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line, full=line.full)
             for line in self.comparison.decided_lines()
         ]
         gated = [line for line in lines if line.about == "gated"]
