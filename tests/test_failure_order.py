@@ -79,13 +79,18 @@ def test_where_nothing_came_the_numbers_are_what_is_said_first(error):
 
 
 @pytest.mark.parametrize(
-    ("columns", "shown", "counted"),
-    [(40, 0, "3 numbers"), (70, 1, " and 2 more"), (80, 1, " and 2 more"), (110, 3, "")],
+    ("columns", "about", "numbers"),
+    [
+        (40, "for information, not gated", "3 numbers"),
+        (60, "not gated", f"{FIGURES[0]} and 2 more"),
+        (80, "for information, not gated", f"{FIGURES[0]} and 2 more"),
+        (110, "for information, not gated", "; ".join(FIGURES)),
+    ],
 )
-def test_what_varies_anyway_is_one_line_with_whole_numbers(error, columns, shown, counted):
+def test_what_varies_anyway_is_one_line_with_whole_numbers(error, columns, about, numbers):
     *_, last = str(error(HEADLINE, REMEDY, VARIED, screen=Screen.of_columns(columns))).splitlines()
     assert len(last) <= columns
-    assert last == f"  for information, not gated: {'; '.join(FIGURES[:shown])}{counted}"
+    assert last == f"  {about}: {numbers}"
 
 
 @pytest.mark.parametrize("screen", [Screen(), Screen.of_columns(200), Screen.of_columns(60, everything=True)])
