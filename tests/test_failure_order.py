@@ -56,6 +56,21 @@ def test_below_a_limit_stands_first_the_kernel_that_is_new_however_short_it_is(e
     assert "sigmoid" not in rows(str(error(**limits)))[0], "without a baseline the longest is first"
 
 
+def test_new_kernels_stand_there_in_the_order_in_which_the_headline_names_them(error):
+    others = [*came("sigmoid_kernel"), *(line._replace(full="") for line in came("costly2_kernel"))]
+    text = str(error(HEADLINE, *others, REMEDY, max_kernels=4))
+    assert "new: sigmoid_kernel and costly2_kernel, model.py:10" in " ".join(text.split())
+    assert rows(text)[:3] == ["sigmoid_kernel", "costly2_kernel", "costly0_kernel"]
+
+
+@pytest.mark.parametrize(("columns", "is_beside"), [(40, False), (60, True)])
+def test_what_was_seen_stands_below_its_limit_where_it_would_be_broken(error, columns, is_beside):
+    lines = str(error(max_kernels=4, screen=Screen.of_columns(columns))).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("  max_kernels=4"))
+    assert ("5 kernels" in lines[at]) is is_beside
+    assert is_beside or lines[at + 1] == "      5 kernels"
+
+
 def test_a_new_kernel_is_shown_with_its_line_where_several_limits_fail_and_much_else_differs(error):
     before = [FailureLine(f"    another environment, fact {number}") for number in range(9)]
     new = came("sigmoid_kernel")

@@ -150,7 +150,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     reasons = [screen.broken(line, caps.reasons) for line in whys]
     lines = [
-        *screen.broken(limit_line(verdict), caps.seen, hanging=INDENT),
+        *screen.broken(limit_line(verdict, screen.columns), caps.seen, hanging=INDENT),
         *chain.from_iterable(details),
         *([] if caps.sums_up else screen.left_out(left, indent=INDENT + 3)),
         *chain.from_iterable(fitting(places, caps.places, counts_one=True)),
@@ -186,12 +186,18 @@ def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict
 
 
 def _with_new_first(verdicts: Sequence[Verdict], others: Sequence[FailureLine]) -> list[Verdict]:
-    """Return the verdicts with the rows of kernels that came against a baseline before all others that miss a limit."""
-    came = {name for line in others if line.about == "came" for name in (line.subject, printable(line.full))}
+    """Return the verdicts with the rows of kernels that came against a baseline before all others that miss a limit.
+
+    They stand in the order in which they are named elsewhere.
+    """
+    came: dict[str, int] = {}
+    for at, line in enumerate(line for line in others if line.about == "came"):
+        for name in (line.subject, printable(line.full)):
+            came.setdefault(name, at)
 
     def reordered(verdict: Verdict) -> Verdict:
         rows = [row for row in verdict.rows if not row.also_ran]
-        in_order = iter(sorted(rows, key=lambda row: row.name not in came and row.full not in came))
+        in_order = iter(sorted(rows, key=lambda row: came.get(row.name, came.get(row.full, len(came)))))
         evidence = tuple(next(in_order) if fact in rows else fact for fact in verdict.evidence)
         return replace(verdict, evidence=evidence)
 
