@@ -13,7 +13,8 @@ pytestmark = pytest.mark.any_torch
 COSTLY, NEW = "void costly_kernel(float*)", "void sigmoid_kernel(float*)"
 HEADLINE = FailureLine("worse than the baseline b.json", "headline", subject="worse than the baseline")
 FIGURES = ("busy 9.06 us -> 18.7 ms", "CPU time 59.3 us -> 19.0 ms", "softmax 0 us -> 12.2 ms")
-VARIED = FailureLine(f"  for information, not gated: {'; '.join(FIGURES)} (1 kernel more)", "varies", figures=FIGURES)
+ABOUT = "for information, not gated: "
+VARIED = FailureLine(f"  {ABOUT}{'; '.join(FIGURES)} (1 kernel more)", "varies", subject=ABOUT, figures=FIGURES)
 SCREEN = Screen.of_columns(80)
 REMEDY = FailureLine("see what changed", "remedy")
 

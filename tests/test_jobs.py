@@ -18,6 +18,7 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.ranks import job_in
+from pytest_torchprof.findings.catalogue.ranks import Straggler
 
 torch = pytest.importorskip("torch")
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -81,9 +82,9 @@ def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late
     headline, recorded = text.split(" a job of 2 ranks, ")
     assert status == 0
     assert headline.startswith("Mixed (waiting, transfer): 59.0% of the time in 4 collectives is waiting ")
-    assert "A rank keeps the others waiting, up to 1.15 ms" in headline
+    assert f"{Straggler.TITLE}, up to 1.15 ms" in headline
     after = recorded.split(" next ")[1]
-    assert after.startswith("A rank keeps the others waiting: compare its steps")
+    assert after.startswith(f"{Straggler.TITLE}: compare its steps")
     assert f"torchprof report {late} -o page.html" in after
     command = after.partition("coming back: torchprof ")[2].split()
     assert run(*command)[0] == 1, "the command finds what stands out"

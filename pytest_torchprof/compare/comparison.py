@@ -48,6 +48,8 @@ _NOUNS: Final = {
     "time": "time",
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
+VARIED: Final = "for information, not gated: "
+"""What stands in front of numbers that vary from run to run."""
 _FEW: Final = 4
 """The most changes of kernels that a screen shows in full; they need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -209,7 +211,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         families = family_words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
-        return (f"  for information, not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
+        return (f"  {VARIED}{'; '.join([*moved, *where])}",) if moved or where else ()
 
     def varied_figures(self) -> tuple[str, ...]:
         """Return what varies from run to run and gates nothing, each number by itself, the most important first."""
@@ -286,8 +288,8 @@ def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
         line = DifferenceLine(f"  ~ {text}{per_step}", "changed", text, place)
     else:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
-        kernel, *_ = (*change.after, *change.before)
-        line = DifferenceLine(f"  {mark} {text}", about, change.what, place, kernel.name)
+        full = next((kernel.name for kernel in (*change.after, *change.before)), "")
+        line = DifferenceLine(f"  {mark} {text}", about, change.what, place, full)
     below = len(alike) - 1 if change is alike[0] else 0
     places = words.place_lines(change, below) if change is alike[0] else ()
     return [line, *(DifferenceLine(text, "place") for text in places)]

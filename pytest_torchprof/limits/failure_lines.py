@@ -28,7 +28,7 @@ class FailureLine(NamedTuple):
     command: str = ""
     """The command at the end of the text, to be copied as a whole."""
     subject: str = ""
-    """The kernel that came, changed or went; for a headline, its gist."""
+    """The kernel that came, changed or went; for a headline, its gist; for what varies, what stands in front of it."""
     file_line: str = ""
     """Where it was launched, as far as that is known for sure."""
     full: str = ""
@@ -72,13 +72,12 @@ def varied_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
 
 def _with_fitting_figures(line: FailureLine, columns: int) -> str:
     whole, number = printable(line.text), len(line.figures)
-    about = f"{whole.partition(': ')[0]}: "
     several = ["; ".join(line.figures[:most]) + and_more(number - most) for most in range(number, 0, -1)]
     # A narrow screen has more use for a number than for all of the words before it.
-    abouts = (about, f"  {about.rpartition(', ')[2]}")
+    abouts = (f"  {line.subject}", "  not gated: ")
     shorter = (f"{begin}{printable(text)}" for begin in abouts for text in several)
     fitting = (text for text in (whole, *shorter) if width_of(text) <= columns)
-    return next(fitting, cut(f"{about}{counted(number, 'number')}", columns))
+    return next(fitting, cut(f"  {line.subject}{counted(number, 'number')}", columns))
 
 
 def gist(headline: FailureLine) -> str:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof import compare
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.compare.comparison import VARIED
 from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text, in_one_line, moved_lines
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
@@ -73,7 +74,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
                 yield below
         yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in self.unlocated)
         for text in self.comparison.varied():
-            yield FailureLine(text, "varies", figures=self.comparison.varied_figures())
+            yield FailureLine(text, "varies", subject=VARIED, figures=self.comparison.varied_figures())
         if self.commit is None and self.branch is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
             accept = "if the change is intended, accept it in the baseline as well: "

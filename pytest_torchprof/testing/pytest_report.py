@@ -67,8 +67,6 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     problem.args = whole
 
 
-PYTEST_MARGIN = 8
-"""The columns that pytest takes beside the lines of an error that a test's own code raises; few are indented more."""
 _WHOLE = re.compile(r"\S/\S|\w:\d|pytest ")
 """Paths, files with their lines, and commands are copied."""
 _ERROR = "E"

@@ -18,7 +18,6 @@ from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverE
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
-from pytest_torchprof.testing.pytest_report import PYTEST_MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.ending import Ending
     from pytest_torchprof.testing.measured_test import MeasuredTest
+
+_PYTESTS = 8
+"""The columns that pytest takes beside the lines of an error that a test's own code raises; few are indented more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,7 +189,7 @@ class TestRun:
             label=label,
             limits=limits,
             explanation=Explanation(
-                screen=self.test.screen.beside(PYTEST_MARGIN),
+                screen=self.test.screen.beside(_PYTESTS),
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
             ),
