@@ -1,25 +1,26 @@
-"""Assert what the GPU really did in a test: kernels, launches, copies, graph breaks.
+"""Assert what the GPU really did in a test.
 
-In a test, the ``torchprof`` fixture (a `Torchprof`) measures a call and returns a `Profile`; the marker sets limits::
+In a test, the ``torchprof`` fixture (`Torchprof`) returns a `Profile`::
 
     @pytest.mark.torchprof(max_kernels=5, max_syncs=0)
     def test_step(torchprof):
         profile = torchprof(model, x)
         assert profile.kernels.matching(gemm(dtype="bf16")).count == 2
 
-In a script, ``profile(model, x, max_kernels=5)`` measures a call and ``measure()`` a block (a `MeasuredBlock`), with
-the same limits; ``judge(model, x, limits={"max_kernels": 5})`` returns `Verdicts` and raises nothing for a missed one.
+In a script, ``profile(model, x, max_kernels=5)`` measures a call, and
+``measure()`` a block (`MeasuredBlock`); ``judge()`` returns `Verdicts`.
+``load(path)`` reads a recording, ``load_ranks(folder)`` those of `Ranks`.
 
-``load(path)`` reads a recording, ``load_ranks(folder)`` those of a job's ranks (a test of several ranks has `Ranks`). A
-`Profile` has ``steps`` (each a `StepProfile`), their `Numbers` (``worst``, ``median``), ``kernels`` (`Kernels`, each a
-`Kernel`), ``findings``, ``compile``, the ``trace`` it was read from (a `Trace`) and ``expect(**limits)``;
-``print(profile.table())`` shows what ran. ``attention``, ``communication``, ``conv``, ``family``, ``gemm``, ``library``
-and ``triton`` select kernels by what they compute; ``mark("decode")`` names a range of the code.
+A `Profile` has ``steps`` (`StepProfile`) and their `Numbers`, ``kernels``
+(`Kernels`, each a `Kernel`), ``findings``, a `Trace`, ``table()`` and
+``expect(**limits)``. `Limits` and `MarkerKeywords` list the keywords.
+``attention``, ``communication``, ``conv``, ``family``, ``gemm``,
+``library`` and ``triton`` select kernels; ``mark("decode")`` names a range.
 
-A missed limit raises `LimitsMissed`, and whatever could not be measured raises `NotMeasured`; `UnknownLimit`,
-`UnreadableRecording` and `UnreadableBaseline` are the other kinds of `TorchprofError`, and `TorchprofWarning` is the
-kind of every warning. `Limits` and `MarkerKeywords` list the keywords. ``help(pytest_torchprof.Profile)`` says more of
-one name, ``torchprof explain WORD`` of a limit, a finding or a message.
+A missed limit raises `LimitsMissed`, what was not measured `NotMeasured`.
+`UnknownLimit`, `UnreadableRecording` and `UnreadableBaseline` are the other
+kinds of `TorchprofError`; warnings are `TorchprofWarning`. More on a name:
+``help(pytest_torchprof.Profile)``; on a limit: ``torchprof explain WORD``.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.ranks.place import Ranks as Ranks
     from pytest_torchprof.trace import Trace as Trace
 
-# No __all__: help() prints the whole documentation of each name in it, two thousand lines, where a page is asked for.
+# No __all__ that names them: help() prints the whole documentation of each name in it, two thousand lines, where a page
+# is asked for. One that is empty would tell type checkers that nothing is public.
 _HOMES = {
     **dict.fromkeys(
         [
@@ -93,6 +95,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: this package loads in every pytest run of every user."""
+    if name == "__all__":  # Nothing comes with ``import *``.
+        return []
     if name == "errors":  # As the errors call themselves.
         return import_module(f"{__name__}.errors")
     if name not in _HOMES:

@@ -50,6 +50,13 @@ if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathl
     watch(this_side())
 
 
+class _SameByAnotherName:
+    """What stands for this plugin under its other name, of its entry point or its module.
+
+    Who names it twice, by ``-p`` or in a conftest.py, means it once; pytest would end in a traceback of its own.
+    """
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
     against.add_options(parser)
@@ -89,6 +96,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from pytest_torchprof.testing import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
+    for name in {"torchprof", __name__} - {pluginmanager.get_name(sys.modules[__name__])}:
+        pluginmanager.register(_SameByAnotherName(), name)
 
 
 def pytest_configure(config: pytest.Config) -> None:

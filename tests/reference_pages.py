@@ -75,13 +75,14 @@ def options() -> str:
 
 def _command(name: str) -> Iterator[str]:
     """Yield the lines of a command's section, and those of its own commands."""
-    own = _commands_of(parser_of(name))[name]
+    own = commands_of(parser_of(name))[name]
     yield from _arguments(name, own, "###")
-    for inner, parser in _commands_of(own).items():
+    for inner, parser in commands_of(own).items():
         yield from _arguments(f"{name} {inner}", parser, "####")
 
 
-def _commands_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+def commands_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    """Return the parsers of the commands that a parser knows, by their names."""
     return next((dict(action.choices) for action in parser._actions if isinstance(action.choices, dict)), {})
 
 

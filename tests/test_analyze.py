@@ -11,10 +11,11 @@ import sys
 import pytest
 from builder import TraceBuilder, own_recording
 from findings_on_recordings import FINDINGS
+from reference_pages import commands_of
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
-from pytest_torchprof.cli import COMMANDS, main
+from pytest_torchprof.cli import COMMANDS, main, parser_of
 from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.report.analysis_text import text
 from pytest_torchprof.text import show_us
@@ -219,16 +220,25 @@ def test_the_text_says_what_stands_in_the_file(analyze, trace):
     assert "aten::mul" in shown
 
 
-def test_the_text_says_first_that_a_recording_is_not_to_be_believed(analyze, tmp_path):
+def test_of_a_recording_that_is_not_to_be_believed_the_text_begins_with_why_and_ends_with_what_to_do(analyze, tmp_path):
     builder = own_recording({"k": 1})
     builder.launch(500)
-    lines = analyze(builder.write(tmp_path / "t.json")).splitlines()
-    assert lines[2].startswith("NOT MEASURED: 1 of 3 launches has no kernel")
+    path = builder.write(tmp_path / "t.json")
+    text = analyze(path)
+    headline, recording, *_ = text.split("\n\n")
+    assert " ".join(headline.split()).startswith("Not measured: 1 of 3 launches has no kernel")
+    assert headline.endswith("[lost-kernels]")
+    assert "not measured" not in recording.lower()
+    after = " ".join(text.split("\n\nnext\n")[1].split())
+    assert after.startswith("Lost kernels: synchronize every device")
+    assert "torchprof explain lost-kernels" in after
+    assert after.endswith(f"see it: torchprof report {path} -o page.html")
+    assert "NOT MEASURED: 1 of 3 launches" in analyze(path, "--no-findings"), "where no headline stands above"
 
 
 def test_the_text_of_an_empty_trace_is_no_error(analyze, tmp_path):
     text = analyze(TraceBuilder().write(tmp_path / "t.json"))
-    assert "NOT MEASURED" in text
+    assert text.startswith("Not measured: ")
     assert "kernels" not in text, "what the GPU did is not known, and is not 0"
 
 
@@ -287,15 +297,22 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tm
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["baseline", "rename"], ["history", "log"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        *([name] for name in COMMANDS),
+        *([name, part] for name in COMMANDS for part in commands_of(commands_of(parser_of(name))[name])),
+    ],
+    ids=" ".join,
+)
 def test_help_fits_the_screen_and_its_examples_can_be_pasted(command, columns, capsys, monkeypatch):
     helps = {}
     for width in (columns, 400):
         monkeypatch.setenv("COLUMNS", str(width))
         assert main([*command, "--help"]) == 0
         helps[width] = capsys.readouterr().out
-    # What is quoted is one word of the shell's.
-    assert [line for line in helps[columns].splitlines() if len(line) > columns and line.strip()[0] != "'"] == []
+    assert [line for line in helps[columns].splitlines() if len(line) > columns] == []
     examples = [
         [shlex.split(line) for line in text.replace("\\\n", " ").splitlines() if line.startswith("  torchprof ")]
         for text in helps.values()

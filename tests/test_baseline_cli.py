@@ -362,6 +362,16 @@ def test_show_lists_the_kernels_with_counts_and_operators(project, capsys):
     assert "gpu_busy_us 41.2" in out
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_show_is_as_wide_as_the_screen(project, capsys, monkeypatch, columns):
+    recorded(project, "test_kept[1]")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run(["show", "."]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "/" not in line]
+    assert max(map(len, lines)) <= columns
+    assert any(line.strip().startswith("1 x  triton_poi_fused_add_0") for line in lines)
+
+
 def test_diff_exits_with_1_where_kernels_differ_and_says_how(project, capsys):
     update(project / "a.json", {"t": entry(ADD), "same": entry(ADD)})
     update(project / "b.json", {"t": entry(ADD, MUL), "same": entry(ADD)})

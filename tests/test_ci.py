@@ -520,8 +520,9 @@ def test_code(torchprof):
     line = (pytester.path / "test_it.py").read_text().splitlines()[int(place["line"]) - 1]
     assert "graph_break()" in line
     told = [one.strip() for one in message.splitlines()]
-    assert any(one.endswith(": graph_breaks 0 -> 1") for one in told)
-    assert any(one.startswith(f"graph break at: test_it.py:{place['line']} in code") for one in told[1:])
+    at = next(number for number, one in enumerate(told) if one.startswith("graph break at: "))
+    assert told[at].startswith(f"graph break at: test_it.py:{place['line']} in code")
+    assert told[at + 1] == "graph_breaks 0 -> 1"
 
 
 def junit_failures(path):
@@ -547,7 +548,7 @@ def test_junit_holds_the_whole_text_also_when_the_terminal_is_quiet(run_tests, p
     quiet.stdout.fnmatch_lines(
         ["FAILED *test_expects - max_kernels=0: 1 kernel; pointwise sin (test_it.py:21 in test_expects)"]
     )
-    quiet.stdout.fnmatch_lines(["max_kernels=1: 2 kernels in step *", "E  *max_kernels=0: 1 kernel in step *"])
+    quiet.stdout.fnmatch_lines(["max_kernels=1: 2 kernels; first: *", "E  *max_kernels=0: 1 kernel; pointwise sin *"])
 
 
 def test_quietly_the_line_of_a_graph_break_and_the_kernels_that_are_too_many_are_named(run_tests, pytester):

@@ -315,7 +315,7 @@ def test_nothing_is_the_same_on_no_rank(job, check):
 
 
 def test_what_is_mixed_is_named(job, told):
-    assert "mixed (waiting, transfer): 42.9% of the time in 4 collectives is waiting" in told(job(*mixed()))
+    assert "Mixed (waiting, transfer): 42.9% of the time in 4 collectives is waiting" in told(job(*mixed()))
 
 
 def mixed():

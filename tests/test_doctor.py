@@ -61,6 +61,14 @@ def test_no_line_is_wider_than_the_screen(monkeypatch, capsys, columns):
     assert " ".join(" ".join(lines).split()).count("what there is to do") == 12
 
 
+def test_on_a_narrow_screen_no_word_of_an_answer_is_broken(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    answer = inquiry.Answer("torch", "ok", "2.13.0+cpu, and so on", "")
+    monkeypatch.setattr("pytest_torchprof.doctor.answers", lambda **_: [answer])
+    assert main(["doctor"]) == 0
+    assert "2.13.0+cpu, and so on" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU says")
 def test_json_holds_every_answer_and_nothing_of_the_user(tmp_path):
     # A fork has read before which compiler there is.

@@ -290,6 +290,20 @@ def test_two_versions_that_run_side_by_side_are_not_compared_with_each_other(tmp
     assert changes(capsys, write(tmp_path, runs))["events"] == []
 
 
+def test_what_became_of_a_test_alike_with_both_versions_is_listed_once(tmp_path, capsys):
+    runs = [
+        run for at in range(4)
+        for run in (
+            run_of(at, launched(TEST, FIVE if at < 2 else SIX)),
+            run_of(at, launched(TEST, FIVE if at < 2 else SIX), environment=UPGRADED),
+        )
+    ]  # fmt: skip
+    assert main(["history", "changes", str(write(tmp_path, runs))]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count(f"{TEST} (") == 1
+    assert "kernels 5 -> 6, launches 5 -> 6; alike with 2 versions" in text
+
+
 def test_a_test_that_was_edited_is_its_own_cause(tmp_path, capsys):
     runs = [run_of(0, launched(TEST, FIVE)), run_of(1, launched(TEST, SIX, source="edited"))]
     assert event(capsys, write(tmp_path, runs))["cause"] == "test"

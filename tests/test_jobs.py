@@ -18,6 +18,7 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.ranks import job_in
+from pytest_torchprof.findings.catalogue.ranks import Straggler
 
 torch = pytest.importorskip("torch")
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -74,6 +75,28 @@ def test_a_collective_is_waiting_for_the_last_rank_and_then_transfer(late):
     assert [one.bus_gb_per_s for one in job.collectives] == [pytest.approx(4 * ELEMENTS / 100e3)] * 4
     assert (job.skew_us, job.straggler, job.kind, job.one_clock) == (275, 1, "mixed", True)
     assert job.wait_share == pytest.approx(1150 / (1150 + 8 * 100))
+
+
+def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late, run):
+    status, text = run("analyze", late, "--ranks")
+    headline, recorded = text.split(" a job of 2 ranks, ")
+    assert status == 0
+    assert headline.startswith("Mixed (waiting, transfer): 59.0% of the time in 4 collectives is waiting ")
+    assert f"{Straggler.TITLE}, up to 1.15 ms" in headline
+    after = recorded.split(" next ")[1]
+    assert after.startswith(f"{Straggler.TITLE}: compare its steps")
+    assert f"torchprof report {late} -o page.html" in after
+    command = after.partition("coming back: torchprof ")[2].split()
+    assert run(*command)[0] == 1, "the command finds what stands out"
+
+
+def test_ranks_that_are_not_measured_are_what_a_job_begins_with(folder, run):
+    first, second = late_ranks()
+    second.launch(90_000)
+    status, text = run("analyze", folder(first, second), "--ranks")
+    assert status == 0
+    assert text.startswith("Not measured: rank 1: ")
+    assert "torchprof explain " in text.split(" next ")[1]
 
 
 @pytest.mark.parametrize(

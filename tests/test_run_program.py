@@ -73,6 +73,21 @@ def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, limit, s
     assert done.stdout.count("arguments") == 1
 
 
+def test_as_many_rows_as_are_asked_for_are_shown_below_each_limit(program):
+    path = program("\n    for op in (torch.sin, torch.cos, torch.exp, torch.abs, torch.neg):\n        op(x)\n")
+    limits = ("--limit", "max_kernels=1", "--limit", "max_gpu_time=0")
+
+    def rows(*words):
+        return sum(line.lstrip().startswith("1 x ") for line in run(*words, *limits, path).stdout.splitlines())
+
+    few = run("--top", "2", *limits, path)
+    assert few.returncode == 1
+    assert "and 6 more: --top N" in few.stdout
+    assert (rows("--top", "2"), rows("--top", "7")) == (2, 7)
+    table = run("--top", "2", path).stdout
+    assert "(--top 8)" in table
+
+
 @pytest.mark.parametrize(
     ("ending", "status", "word", "code"),
     [("", 1, "missed", None), ("import os; os._exit(0)", 3, "not measured", "not-run-to-end")],

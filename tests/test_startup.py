@@ -98,3 +98,27 @@ def test_reading_a_recording_from_the_command_line_needs_neither_torch_nor_pytes
         f"with contextlib.redirect_stdout(io.StringIO()): main(['analyze', {str(tmp_path / 'a.json')!r}, '--json'])"
     )
     assert not {"torch", "pytest", "numpy"} & modules_after(code)
+
+
+BY_ENTRY_POINT, BY_MODULE = ("-p", "torchprof"), ("-p", "pytest_torchprof.plugin")
+
+
+@pytest.mark.parametrize(
+    ("names", "conftest"),
+    [
+        ((*BY_ENTRY_POINT, *BY_MODULE), ""),
+        ((*BY_MODULE, *BY_ENTRY_POINT), ""),
+        (BY_ENTRY_POINT, "pytest_plugins = ['pytest_torchprof.plugin']\n"),
+    ],
+    ids=["both", "both, the module first", "conftest"],
+)
+def test_who_names_the_plugin_in_two_ways_has_it_once(tmp_path, names, conftest):
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_it.py").write_text(
+        "import pytest, torch\n"
+        "@pytest.mark.torchprof(device='cpu', max_kernels=0)\n"
+        "def test_it(torchprof):\n    torchprof(torch.sin, torch.ones(2))\n"
+    )
+    words = [sys.executable, "-m", "pytest", *names, "-p", "no:cacheprovider"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout.count("1 limit missed: max_kernels")) == (1, 1), done.stderr

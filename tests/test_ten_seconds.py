@@ -118,8 +118,8 @@ SHOWN = {
     ),
     "test_kept": (
         "worse than the baseline",
-        "kernels 2 -> 4",
         "model.py:12",
+        "kernels 2 -> 4",
         "do: see what changed at model.py:12 (2 new pointwise kernels",
     ),
     "test_many": ("1 limit missed: max_kernels (worst of 5 steps)", "26 kernels", "and ", "do: drop or fuse"),

@@ -115,6 +115,8 @@ SEVERAL = {
     "more new kernel": "more new kernels",
     "more warning": "more warnings",
     "node": "nodes",
+    "number": "numbers",
+    "version": "versions",
     "range": "ranges",
 }
 """Every noun that the package counts, and what several of them are called."""

@@ -168,6 +168,12 @@ def add_limits(parser: Arguments) -> None:
     )
 
 
+def add_top(parser: Arguments, so_many: str, *, default: int | None = None) -> None:
+    """Declare ``--top``, for a command that shows the evidence of limits; ``so_many``: how many rows without it."""
+    meaning = f"how many rows of evidence each limit has ({so_many})"
+    parser.add_argument("--top", type=whole(1), default=default, metavar="N", help=meaning)
+
+
 def add_thresholds(parser: Arguments) -> None:
     """Declare ``--threshold``, for a command that looks for findings."""
     parser.add_argument(

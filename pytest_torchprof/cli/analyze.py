@@ -94,7 +94,7 @@ def _analyze_ranks(arguments: Namespace) -> int:
     if arguments.json:
         sys.stdout.write(encoded(ranks_report.as_dict(job)))
     else:
-        sys.stdout.write(ranks_report.text(job, width=terminal_width(), top=arguments.top or 20))
+        sys.stdout.write(ranks_report.text(job, folder=arguments.path, width=terminal_width(), top=arguments.top or 20))
     return 0
 
 

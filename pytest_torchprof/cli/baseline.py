@@ -17,8 +17,8 @@ from pytest_torchprof.cli.baseline_merge import resolve
 from pytest_torchprof.cli.baseline_rename import add_rename_arguments, rename
 from pytest_torchprof.cli.diff import differences, summary_of
 from pytest_torchprof.system.processes import run as run_process
-from pytest_torchprof.text import counted, printable
-from pytest_torchprof.text.tables import lined_up
+from pytest_torchprof.text import WIDTH, counted, printable
+from pytest_torchprof.text.tables import lined_up, screen_columns
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -141,7 +141,7 @@ def _show(arguments: Namespace) -> int:
             listed = ", ".join(
                 f"{name} {'not recorded' if value is None else f'{value:g}'}" for name, value in numbers.items()
             )
-            for line in textwrap.wrap(listed, 96):
+            for line in textwrap.wrap(listed, min(screen_columns() or WIDTH, WIDTH) - 4):
                 write_line(f"    {line}")
     return SAME
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.baseline import find_files, read
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.text import printable
+from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,5 +55,5 @@ def read_files(paths: list[Path]) -> Iterator[BaselineFile]:
 
 
 def write_line(line: str) -> None:
-    """Write one or more lines, without the control characters that a terminal obeys."""
-    sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")
+    """Write one or more lines, as wide as the screen, without the control characters that a terminal obeys."""
+    sys.stdout.write(on_screen("\n".join(printable(part) for part in line.split("\n"))) + "\n")

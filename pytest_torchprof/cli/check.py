@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds, whole
+from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds, add_top
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 
@@ -28,7 +28,7 @@ _EPILOG: Final = """\
 examples:
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_
   torchprof check trace.json.gz --limit 'max_gpu_time="1.5ms"'
-  torchprof check trace.json.gz --limit 'only_kernels=triton()' --limit 'own_kernels={"my_rope_*": "pointwise"}'
+  torchprof check trace.json.gz --limit 'only_kernels=triton()' --limit 'own_kernels={"my_mm_*": "gemm"}'
   torchprof check recordings-of-a-job/ --ranks --limit max_rank_skew=1ms
 
 exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage"""
@@ -47,9 +47,7 @@ def add_arguments(parser: Parser) -> None:
         "ranks together",
     )
     add_thresholds(parser)
-    parser.add_argument(
-        "--top", type=whole(1), default=10, metavar="N", help="how many rows of evidence each limit has (10)"
-    )
+    add_top(parser, "10", default=10)
     parser.add_argument("--json", action="store_true", help="one JSON object, with all rows")
 
 

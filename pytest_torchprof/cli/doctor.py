@@ -113,9 +113,13 @@ def _end(given: list[Answer]) -> list[str]:
 
 def _wrapped(head: str, text: str) -> list[str]:
     width = _width()
-    indent = " " * (len(head) if width >= len(head) + _LEAST else _INDENT)
-    head = head if head.strip() else indent
-    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+    if width >= len(head) + _LEAST:
+        indent = " " * len(head)
+        return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+    # Beside it a word might have to be broken.
+    indent = " " * _INDENT
+    below = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return [head.rstrip(), *below] if head.strip() else below
 
 
 def _width() -> int:

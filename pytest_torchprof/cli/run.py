@@ -7,7 +7,7 @@ import sys
 from argparse import REMAINDER
 from typing import TYPE_CHECKING, Final, TextIO
 
-from pytest_torchprof.cli import UsageError, add_limits
+from pytest_torchprof.cli import UsageError, add_limits, add_top
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, write_json
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 _USAGE: Final = """\
-torchprof run [--limit NAME=VALUE ...] [--save FILE]
+torchprof run [--limit NAME=VALUE ...] [--top N] [--save FILE]
                      [--device auto|cpu|cuda] SCRIPT.py [ARGS ...]
        torchprof run [...] -m MODULE [ARGS ...]"""
 _DESCRIPTION: Final = """\
@@ -52,6 +52,7 @@ def add_arguments(parser: Parser) -> None:
         "-m", dest="module", nargs=REMAINDER, metavar="MODULE [ARGS ...]", help="run a module, as python -m does"
     )
     add_limits(parser)
+    add_top(parser, "as many as the screen has room for")
     parser.add_argument(
         "--json",
         action="store_true",
@@ -75,7 +76,7 @@ def run(arguments: Namespace) -> int:
 
     limits = read_limit_texts(arguments.limit)
     asked, device = read_limits(limits), read_option("device", arguments.device)
-    with run_program(program, asked, device) as outcome:
+    with run_program(program, asked, device, arguments.top) as outcome:
         if outcome.failed is not None:
             ended = f"{printable_line(program[0])} itself ended with exit status {outcome.failed}"
             sys.stderr.write(f"torchprof run: {ended}: nothing was judged\n")
@@ -86,7 +87,7 @@ def run(arguments: Namespace) -> int:
             reason = None if outcome.verdicts else _reason(outcome.problem)
             write_json(outcome.verdicts, no_finding if outcome.profile is None else outcome.profile.why_missed, reason)
         else:
-            _write_outcome(outcome.profile, outcome.problem, len(limits))
+            _write_outcome(outcome.profile, outcome.problem, len(limits), arguments.top)
         if arguments.save is not None:
             _save(outcome.profile, arguments.save, sys.stderr if arguments.json else sys.stdout)
         if outcome.problem is None:
@@ -111,13 +112,13 @@ def _reason(problem: Exception | None) -> Reason | None:
     return problem.reason if isinstance(problem, NotMeasured) else None
 
 
-def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int) -> None:
+def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int, top: int | None) -> None:
     if problem is not None:
         sys.stdout.write(f"{on_screen(str(problem))}\n")
     elif limits:
         sys.stdout.write(f"{counted(limits, 'limit')} {'holds' if limits == 1 else 'hold'}\n")
     elif profile is not None:
-        sys.stdout.write(f"{profile.table()}\n")
+        sys.stdout.write(f"{profile.table() if top is None else profile.table(top=top)}\n")
 
 
 def _save(profile: Profile | None, save: str, out: TextIO) -> None:

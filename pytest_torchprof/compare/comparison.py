@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
-About = Literal["broke", "came", "changed", "went", "gated", "other"]
+About = Literal["broke", "came", "changed", "went", "place", "gated", "other"]
 
 _MARKS: Final[dict[str, tuple[str, About]]] = {BETTER: ("-", "went"), WORSE: ("+", "came")}
 # The changes that a cell of a table has room for, in this order.
@@ -48,13 +48,18 @@ _NOUNS: Final = {
     "time": "time",
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
+VARIED: Final = "for information, not gated: "
+"""What stands in front of numbers that vary from run to run."""
 _FEW: Final = 4
 """The most changes of kernels that a screen shows in full; they need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class DifferenceLine(NamedTuple):
-    """A line about a difference, and its subject: a kernel that came, went or changed, a gated number, or other."""
+    """A line about a difference, and its subject: a kernel that came, went or changed, a gated number, or other.
+
+    Lines with a "place" belong to the kernel above them.
+    """
 
     text: str
     about: About = "other"
@@ -62,6 +67,8 @@ class DifferenceLine(NamedTuple):
     """The kernel that came, went or changed, the graph break's place, or the number before and after."""
     file_line: str = ""
     """The place at which it was launched; None if it is not known for sure."""
+    full: str = ""
+    """The whole name of a kernel that came or went."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -119,9 +126,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def kernels(self) -> list[Change]:
-        """The changes of kernels; last come those that only have another name or position, which fail no test."""
+        """The changes of kernels: first those that fail the test, last those with only another name or position.
+
+        A fused kernel that is gone, whose parts came instead, is the cause of those.
+        """
         kernels = (change for change in self.changes if not change.is_number)
-        return sorted(kernels, key=lambda change: change.direction == NEUTRAL)
+        return sorted(
+            kernels, key=lambda change: (not (change.fails or change.lost_fusion), change.direction == NEUTRAL)
+        )
 
     @property
     def summary(self) -> str:
@@ -162,7 +174,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return tuple(line.text for line in self.decided_lines(every=every))
 
     def decided_lines(self, *, every: bool = True) -> Iterator[DifferenceLine]:
-        """Yield the changes that the code decides: kernels with their places, then numbers, gated ones first.
+        """Yield the changes that the code decides: kernels and graph breaks with their places, then numbers.
 
         Another environment comes before all of them, since it may be the reason; an edit of the test after them.
         """
@@ -178,13 +190,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
         yield from (line for block in shown for line in block)
         if hidden := len(blocks) - len(shown):
             yield DifferenceLine(f"  ...{and_more(hidden, 'change')} (-v)")
-        for change in self.numbers:
-            if not is_noise(change):
-                not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
-                number = words.change_words(change)
-                about: About = "gated" if change.fails else "other"
-                yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
-                yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
+        decided = [change for change in self.numbers if not is_noise(change)]
+        for change in decided:
+            yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
+        for change in decided:
+            not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
+            number = words.change_words(change)
+            about: About = "gated" if change.fails else "other"
+            yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
         if self.stale:
             yield DifferenceLine(f"  {words.STALE}")
@@ -198,7 +211,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         families = family_words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
-        return (f"  for information, not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
+        return (f"  {VARIED}{'; '.join([*moved, *where])}",) if moved or where else ()
+
+    def varied_figures(self) -> tuple[str, ...]:
+        """Return what varies from run to run and gates nothing, each number by itself, the most important first."""
+        moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
+        return (*moved, *family_words.family_times(self.families))
 
     @property
     def environment_words(self) -> str:
@@ -270,9 +288,11 @@ def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
         line = DifferenceLine(f"  ~ {text}{per_step}", "changed", text, place)
     else:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
-        line = DifferenceLine(f"  {mark} {text}", about, change.what, place)
+        full = next((kernel.name for kernel in (*change.after, *change.before)), "")
+        line = DifferenceLine(f"  {mark} {text}", about, change.what, place, full)
     below = len(alike) - 1 if change is alike[0] else 0
-    return [line, *map(DifferenceLine, words.place_lines(change, below) if change is alike[0] else ())]
+    places = words.place_lines(change, below) if change is alike[0] else ()
+    return [line, *(DifferenceLine(text, "place") for text in places)]
 
 
 def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iterator[str]:

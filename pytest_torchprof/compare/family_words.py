@@ -123,15 +123,26 @@ def exchange_line(families: Sequence[Shift]) -> str | None:
 
 
 def family_words(shifts: Sequence[Shift]) -> list[str]:
-    """Return the change of the time, for each of the few families in which it changed most."""
-    total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
-    words = [_family_words(shift) for shift in shifts if abs(shift.difference_us) >= _WORTH_TELLING_OF * total]
+    """Return the change of the time and the calls, for each of the few families in which the time changed most."""
+    words = [f"{_times(shift)}{_calls(shift)}" for shift in _worth_telling(shifts)]
     if len(words) > _FAMILIES:
         words[_FAMILIES - 1 :] = [and_more(len(words) - _FAMILIES + 1, "family").lstrip()]
     return words
 
 
-def _family_words(shift: Shift) -> str:
-    calls = "" if shift.family in MEMORY.values() or not any(shift.calls) else f" ({calls_words(shift)})"
-    times = " -> ".join(show_us(time) if time else "0 us" for time in shift.time_us)
-    return f"{shift.family} {times}{calls}"
+def family_times(shifts: Sequence[Shift]) -> list[str]:
+    """Return the change of the time, for each of the families in which it changed much."""
+    return [*map(_times, _worth_telling(shifts))]
+
+
+def _worth_telling(shifts: Sequence[Shift]) -> list[Shift]:
+    total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
+    return [shift for shift in shifts if abs(shift.difference_us) >= _WORTH_TELLING_OF * total]
+
+
+def _calls(shift: Shift) -> str:
+    return "" if shift.family in MEMORY.values() or not any(shift.calls) else f" ({calls_words(shift)})"
+
+
+def _times(shift: Shift) -> str:
+    return f"{shift.family} {' -> '.join(show_us(time) if time else '0 us' for time in shift.time_us)}"

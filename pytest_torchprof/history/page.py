@@ -208,6 +208,7 @@ def _time_event(event: TimeEvent, branch: BranchRuns, at: Mapping[str, int]) -> 
 
 
 def _event(event: HistoryEvent, branch: BranchRuns, at: Mapping[str, int]) -> dict[str, Any]:
+    texts = change_texts(event, branch.notes)
     return {
         "id": event_id(event)[:SHOWN],
         "kind": "change",
@@ -215,8 +216,8 @@ def _event(event: HistoryEvent, branch: BranchRuns, at: Mapping[str, int]) -> di
         "cause": cause_text(event),
         "commits": event.commits or (),
         "of": len({change.key.test for change in event.changes}),
-        "tests": change_texts(event, branch.notes)[:_MOST_LISTED],
-        "more": max(0, len(event.changes) - _MOST_LISTED),
+        "tests": texts[:_MOST_LISTED],
+        "more": max(0, len(texts) - _MOST_LISTED),
         "came": _kernels(event.came),
         "went": _kernels(event.went),
         "command": bisect_line(event, event.changes[0].key).strip() if event.cause is Cause.RANGE else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
@@ -190,13 +191,17 @@ def _moved(event: BranchEvent) -> str:
 
 
 def change_texts(event: HistoryEvent, notes: Notes) -> list[str]:
-    """Return what became of each test at an event; where only some are accepted, why stands beside each of these."""
+    """Return what became of each test at an event; where only some are accepted, why stands beside each of these.
+
+    What became of a test alike with several versions that run side by side is said once.
+    """
     all_known = accepted_because(event, notes) is not None
     reasons = [None if all_known else notes.accepted.get(change_id(change)) for change in event.changes]
-    return [
+    alike = Counter(
         f"{_change(change)}{'' if why is None else f'; known: {why}'}"
         for change, why in zip(event.changes, reasons, strict=True)
-    ]
+    )
+    return [text if count == 1 else f"{text}; alike with {counted(count, 'version')}" for text, count in alike.items()]
 
 
 def _change(change: SeriesChange) -> str:

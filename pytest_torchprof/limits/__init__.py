@@ -20,7 +20,7 @@ from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.evidence import FindingLine, LineInWords
 from pytest_torchprof.limits.failure import Failure, failure_of
-from pytest_torchprof.limits.failure_lines import FailureLine
+from pytest_torchprof.limits.failure_lines import FailureLine, moved_lines
 from pytest_torchprof.limits.failure_text import error_for, failure_text
 from pytest_torchprof.limits.fusion_limits import FUSION_LIMITS
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
@@ -81,6 +81,7 @@ __all__ = [
     "failure_of",
     "failure_text",
     "in_one_line",
+    "moved_lines",
     "needs_flops",
     "nothing_known",
     "of_compiling",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.text import and_more, broken, counted, printable, printable_line
+from pytest_torchprof.text import and_more, broken, counted, cut, printable, printable_line, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,40 +21,37 @@ class FailureLine(NamedTuple):
     """A line about a failure other than a missed limit, and its subject."""
 
     text: str
-    about: Literal["headline", "broke", "came", "changed", "went", "gated", "other", "remedy", "varies"] = "other"
+    about: Literal["headline", "broke", "came", "changed", "went", "place", "gated", "other", "remedy", "varies"] = (
+        "other"
+    )
     """The headline comes first; unless only remedies follow it, the lines below it say what it means."""
     command: str = ""
     """The command at the end of the text, to be copied as a whole."""
     subject: str = ""
-    """The kernel that came, changed or went; for a headline, its gist."""
+    """The kernel that came, changed or went; for a headline, its gist; for what varies, what stands in front of it."""
     file_line: str = ""
     """Where it was launched, as far as that is known for sure."""
+    full: str = ""
+    """The whole name of the kernel that came or went."""
     numbers: str = ""
     """For a headline, the numbers that decide it."""
+    figures: tuple[str, ...] = ()
+    """For what varies anyway, each of its numbers in short, the most important ones first."""
 
 
 def with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
-    """Return the lines, with the numbers after the headline, or a colon if the others are its details."""
-    if lines and lines[0].numbers:
-        return [lines[0]._replace(text=with_numbers_after(lines[0])), *lines[1:]]
-    return [lines[0]._replace(text=f"{lines[0].text}:"), *lines[1:]] if has_details(lines) else list(lines)
+    """Return the lines, with a colon after the headline if the others are its details, or with its numbers.
 
-
-def with_numbers_after(headline: FailureLine) -> str:
-    return ": ".join(filter(None, [headline.text, headline.numbers]))
-
-
-def has_details(lines: Sequence[FailureLine]) -> bool:
-    """Return whether the headline is followed by its details."""
-    return len(lines) > 1 and lines[0].about == "headline" and lines[1].about != "remedy"
+    Where something came or went, the numbers have a line below that.
+    """
+    if lines and lines[0].numbers and all(line.about != "gated" for line in lines):
+        return [lines[0]._replace(text=f"{lines[0].text}: {lines[0].numbers}"), *lines[1:]]
+    has_details = len(lines) > 1 and lines[0].about == "headline" and lines[1].about != "remedy"
+    return [lines[0]._replace(text=f"{lines[0].text}:"), *lines[1:]] if has_details else list(lines)
 
 
 def _prose(line: FailureLine) -> str:
     return printable(f"{REMEDY}{line.text}" if line.about == "remedy" else line.text)
-
-
-def unbroken(line: FailureLine) -> str:
-    return _prose(line) + printable(line.command)
 
 
 def shown_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
@@ -66,16 +63,43 @@ def shown_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
     ]
 
 
+def varied_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
+    """Return what varies anyway, each of the lines in one line of the screen: the figures without room are counted."""
+    if screen.everything or screen.columns is None:
+        return shown_lines(lines, screen)
+    return [_with_fitting_figures(line, screen.columns) for line in lines]
+
+
+def _with_fitting_figures(line: FailureLine, columns: int) -> str:
+    whole, number = printable(line.text), len(line.figures)
+    several = ["; ".join(line.figures[:most]) + and_more(number - most) for most in range(number, 0, -1)]
+    # A narrow screen has more use for a number than for all of the words before it.
+    abouts = (f"  {line.subject}", "  not gated: ")
+    shorter = (f"{begin}{printable(text)}" for begin in abouts for text in several)
+    fitting = (text for text in (whole, *shorter) if width_of(text) <= columns)
+    return next(fitting, cut(f"  {line.subject}{counted(number, 'number')}", columns))
+
+
 def gist(headline: FailureLine) -> str:
     return printable_line(headline.subject or headline.text)
 
 
 def moved_lines(others: Sequence[FailureLine]) -> list[FailureLine]:
-    return [line for line in others[1:] if line.about in _MOVED]
+    return [line for line in others if line.about in _MOVED]
 
 
 def causes_first(moved: Iterable[FailureLine]) -> list[FailureLine]:
     return sorted(moved, key=lambda line: list(_MOVED).index(line.about))
+
+
+def first_cause(lines: Sequence[FailureLine]) -> slice:
+    """Return which of the lines are about the likeliest cause and its places; an empty slice where there is none."""
+    if not (moved := causes_first(moved_lines(lines))):
+        return slice(0, 0)
+    start = stop = lines.index(moved[0])
+    while stop + 1 < len(lines) and lines[stop + 1].about == "place":
+        stop += 1
+    return slice(start, stop + 1)
 
 
 def first_moved(moved: Sequence[FailureLine]) -> str:
@@ -87,6 +111,12 @@ def first_moved(moved: Sequence[FailureLine]) -> str:
     others = len(moved) - len(alike)
     also = f"; {counted(others, 'other change')}" if others else ""
     return f"{_MOVED[first.about]}: {_first_two(alike, ', ', '')}{also}"
+
+
+def named_first(moved: Sequence[FailureLine]) -> int:
+    """Return how many of them, the likeliest causes first, ``first_moved`` names."""
+    alike = [line for line in moved if line.about == causes_first(moved)[0].about] if moved else []
+    return len(alike) if len(alike) <= 2 else 1
 
 
 def _first_two(alike: Sequence[FailureLine], at: str, noun: str) -> str:

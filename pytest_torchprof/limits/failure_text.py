@@ -14,10 +14,12 @@ from pytest_torchprof.limits.failure import Failure, failure_of
 from pytest_torchprof.limits.failure_lines import (
     REMEDY,
     FailureLine,
+    first_cause,
     first_come,
     first_moved,
     moved_lines,
     shown_lines,
+    varied_lines,
     with_colon,
 )
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
@@ -29,7 +31,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.text import counted, number_alike, reason_line
+from pytest_torchprof.text import counted, number_alike, printable, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,7 +76,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
 
     On a terminal each section has so few lines that what to do is seen on the first screen, too.
     """
-    numbered = _with_numbers(verdicts)
+    numbered = _with_numbers(_with_new_first(verdicts, others))
     details = _details(numbered, failure, others)
     caps = screen.caps(len(numbered), others=bool(details))
     sections = [_section(verdict, failure.why, caps, screen) for verdict in _without_repetition(numbered, caps)]
@@ -92,7 +94,8 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *about_others.lines,
         *screen.left_out(left, "line", indent=2),
         *_what_to_do(numbered, failure, others, caps, screen),
-        *shown_lines([*remedies, *varied], screen),
+        *shown_lines(remedies, screen),
+        *varied_lines(varied, screen),
     ]
     return "\n".join(lines)
 
@@ -116,10 +119,14 @@ class _Section(NamedTuple):
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
-    """Return the headline and as many of the lines below it as the caps allow."""
+    """Return the headline and as many of the lines below it as the caps allow; the likeliest cause is among them."""
     first, *more = [shown_lines([line], screen) for line in details] or [[]]
     room = None if caps.lines is None else max(caps.lines - len(first), 0)
     below = fitting(more, room, counts_one=caps.sums_up)
+    cause = first_cause(details[1:])
+    if len(below) < cause.stop:
+        more = [*more[cause], *more[: cause.start], *more[cause.stop :]]
+        below = fitting(more, room, counts_one=caps.sums_up)
     return _Section([*first, *chain.from_iterable(below)], len(more) - len(below))
 
 
@@ -133,7 +140,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
     blocks, places = detail_blocks(evidence, caps, screen)
-    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)
+    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)[: screen.top]
     notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
     first = [lines for is_row, lines in blocks if is_row][:1]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
@@ -143,7 +150,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     reasons = [screen.broken(line, caps.reasons) for line in whys]
     lines = [
-        *screen.broken(limit_line(verdict), caps.seen, hanging=INDENT),
+        *screen.broken(limit_line(verdict, screen.columns), caps.seen, hanging=INDENT),
         *chain.from_iterable(details),
         *([] if caps.sums_up else screen.left_out(left, indent=INDENT + 3)),
         *chain.from_iterable(fitting(places, caps.places, counts_one=True)),
@@ -176,6 +183,25 @@ def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict
         if rows:
             seen.setdefault(frozenset(rows), rows[: caps.rows])
     return shown
+
+
+def _with_new_first(verdicts: Sequence[Verdict], others: Sequence[FailureLine]) -> list[Verdict]:
+    """Return the verdicts with the rows of kernels that came against a baseline before all others that miss a limit.
+
+    They stand in the order in which they are named elsewhere.
+    """
+    came: dict[str, int] = {}
+    for at, line in enumerate(line for line in others if line.about == "came"):
+        for name in (line.subject, printable(line.full)):
+            came.setdefault(name, at)
+
+    def reordered(verdict: Verdict) -> Verdict:
+        rows = [row for row in verdict.rows if not row.also_ran]
+        in_order = iter(sorted(rows, key=lambda row: came.get(row.name, came.get(row.full, len(came)))))
+        evidence = tuple(next(in_order) if fact in rows else fact for fact in verdict.evidence)
+        return replace(verdict, evidence=evidence)
+
+    return [reordered(verdict) for verdict in verdicts] if came else list(verdicts)
 
 
 def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

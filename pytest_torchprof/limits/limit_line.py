@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 COLUMN = 32
 """The column at which the measured value starts, if the limit leaves room for it."""
 
+_LEAST_BESIDE = 20
+"""With fewer columns than these what was seen stands below its limit."""
 
-def limit_line(verdict: Verdict) -> str:
+
+def limit_line(verdict: Verdict, columns: int | None = None) -> str:
     """Return the limit as it was written, and what was seen: beside it, or below it where there is no room."""
     limit = f"  {verdict.written}"
-    if len(limit) >= COLUMN:
+    if len(limit) >= COLUMN or (columns is not None and columns - COLUMN < _LEAST_BESIDE):
         return f"{limit}\n{' ' * INDENT}{measured_text(verdict)}"
     return f"{limit:<{COLUMN}}{measured_text(verdict)}"
 

@@ -12,12 +12,9 @@ from pytest_torchprof.limits.failure_lines import (
     causes_first,
     first_moved,
     gist,
-    has_details,
     moved_lines,
+    named_first,
     shown_lines,
-    unbroken,
-    with_colon,
-    with_numbers_after,
 )
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.limit_line import measured_text, says_more
@@ -31,27 +28,21 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.limit import Verdict
     from pytest_torchprof.limits.screen import Screen
 
+_MOST_BELOW = 6
+"""The most lines below the line on what fails, of all that came, went or changed."""
+
 
 def brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], screen: Screen) -> str:
-    """Return a line on what fails, and below it what came, went or changed against a baseline, and what to do."""
-    moved = moved_lines(others)
-    remedy = [line for line in others[1:] if line.about == "remedy"]
-    if verdicts:
-        first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
-        also = f"; also: {', '.join(more)}" if more else ""
-        worse = f"; {with_numbers_after(others[0])}" if others else ""
-        head = f"{first.written}: {measured_text(first)}{_brief_cause(first)}{also}{worse}"
-    else:
-        # The details after the headline's colon: a kernel that came is more likely to be the cause than one that went.
-        first_detail = [*causes_first(moved), *others[1:]][:1]
-        about = first_detail if has_details(others) else []
-        moved = [line for line in moved if line not in about]
-        headline = unbroken(with_colon(others)[0])
-        between = "; " if others[0].numbers else " "
-        head = reason_line(between.join([headline, *(line.text.strip() for line in about)]))
-    below = fitting([shown_lines([line], screen) for line in moved], screen.lines)
+    """Return the line on what fails, and below it what else came, went or changed against a baseline, and what to do.
+
+    It is the line of the short summary: wrapped where the width is known, whole in a file, where one searches for it.
+    """
+    moved = causes_first(moved_lines(others))[named_first(moved_lines(others)) :]
+    below = fitting([shown_lines([line], screen) for line in moved], _MOST_BELOW)
     left = screen.left_out(len(moved) - len(below), "line", indent=2)
-    return "\n".join([*screen.broken(head), *chain.from_iterable(below), *left, *shown_lines(remedy, screen)])
+    remedy = [line for line in others[1:] if line.about == "remedy"]
+    head = screen.broken(in_one_line(verdicts, others))
+    return "\n".join([*head, *chain.from_iterable(below), *left, *shown_lines(remedy, screen)])
 
 
 def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) -> str:

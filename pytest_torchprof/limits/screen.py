@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -33,11 +33,21 @@ class Screen:
     """Whether nothing may be left out (``-vv``)."""
     rest: str = "pytest -vv"
     """The command that shows what is left out; empty where none does."""
+    top: int | None = None
+    """How many rows each limit has; None: as many as there is room for."""
 
     @classmethod
     def of_columns(cls, columns: int | None, **more: Any) -> Self:
         """Return the room of a terminal of so many columns; None where they are not known."""
         return cls(width=min(max(columns or 80, _NARROWEST), _WIDEST), columns=columns or None, **more)
+
+    def beside(self, taken: int) -> Self:
+        """Return the room that is left where so many columns are taken."""
+        if self.columns is None:
+            return self
+        return replace(
+            self, width=max(self.width - taken, _NARROWEST - taken), columns=max(self.columns - taken, taken)
+        )
 
     def broken(self, line: str, most: int | None = None, *, hanging: int = 0) -> list[str]:
         """Return a sentence, broken where the columns end; without its middle where it takes more lines than ``most``.
@@ -73,6 +83,8 @@ class Screen:
             caps = _IN_A_FILE[min(limits, len(_IN_A_FILE) - 1)]
         else:
             caps = _ON_A_TERMINAL[min(limits + others, len(_ON_A_TERMINAL)) - 1]
+        if self.top is not None:
+            caps = caps._replace(rows=None, notes=self.top, places=self.top, sums_up=False)
         return caps._replace(lines=min(caps.lines or 0, self.lines))
 
 

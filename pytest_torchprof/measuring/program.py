@@ -73,8 +73,12 @@ class ProgramOutcome:
 
 
 @contextmanager
-def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iterator[ProgramOutcome]:
+def run_program(
+    program: list[str], asked: Sequence[Asked], device: str, top: int | None = None
+) -> Iterator[ProgramOutcome]:
     """Run SCRIPT ARGS or -m MODULE ARGS once, as one step, and judge it; its recording lasts as long as the ``with``.
+
+    ``top``: how many rows of evidence each limit has; without it, as many as the screen has room for.
 
     Raises TorchprofError for a missing device. The other process ends in this function, by SystemExit.
     """
@@ -90,7 +94,7 @@ def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iter
     try:
         with _passing_signals_on(process):
             status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        yield _outcome(program, status, folder, asked, device)
+        yield _outcome(program, status, folder, asked, device, top=top)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -134,7 +138,9 @@ def _in_the_foreground() -> bool:
         os.close(terminal)
 
 
-def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[Asked], device: str) -> ProgramOutcome:
+def _outcome(  # noqa: PLR0913 - what was run, what became of it, and what is asked of it
+    program: Sequence[str], status: int, folder: Path, asked: Sequence[Asked], device: str, *, top: int | None
+) -> ProgramOutcome:
     ended = _read_ended(folder)
     if ended is None or status < 0:
         name = program[1] if program[0] == "-m" else program[0]
@@ -160,7 +166,7 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
         reason = reason or NoRecordingOfProgram()
         return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=reason.for_the_doctor), profile=profile)
     verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
-    problem = problem_of(verdicts, profile, Screen.of_columns(screen_columns(), rest=""))
+    problem = problem_of(verdicts, profile, Screen.of_columns(screen_columns(), rest="--top N", top=top))
     return ProgramOutcome(problem=problem, profile=profile, verdicts=verdicts)
 
 

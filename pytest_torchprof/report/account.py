@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from pytest_torchprof import compare
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text
+from pytest_torchprof.compare.comparison import VARIED
+from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text, in_one_line, moved_lines
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
@@ -45,7 +46,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
     """The rank that it fails on, where it is another one."""
 
     def lines(self, *, beside_limits: bool = False) -> Iterator[FailureLine]:
-        """Yield what fails the test, a line each: what is worse, with its places, first; what varies anyway, last.
+        """Yield what fails the test, a line each: kernels with their places, gated numbers, what varies, what to do.
 
         ``beside_limits``: limits fail it too, so that a new baseline alone does not let it pass.
         """
@@ -57,12 +58,23 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         is_worse = self.comparison.verdict == "worse"
         headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
         gist = "worse than the baseline" if is_worse and self.commit is None else ""
-        lines = [*difference_lines(self.comparison)]
-        numbers = "; ".join(line.subject for line in lines if line.about == "gated")
+        lines = [
+            FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line, full=line.full)
+            for line in self.comparison.decided_lines()
+        ]
+        gated = [line for line in lines if line.about == "gated"]
+        numbers = "; ".join(line.subject for line in gated)
         yield FailureLine(f"{on_rank}{headline}", "headline", subject=gist, numbers=numbers)
-        yield from (line for line in lines if line.about != "gated")
+        # Below what came and went, which is why they have moved; with nothing of that they stand in the headline.
+        below = FailureLine(f"    {numbers}", "gated") if moved_lines(lines) else None
+        for line in lines:
+            if line.about != "gated":
+                yield line
+            elif below is not None and line is gated[0]:
+                yield below
         yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in self.unlocated)
-        yield from (FailureLine(line, "varies") for line in self.comparison.varied())
+        for text in self.comparison.varied():
+            yield FailureLine(text, "varies", subject=VARIED, figures=self.comparison.varied_figures())
         if self.commit is None and self.branch is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
             accept = "if the change is intended, accept it in the baseline as well: "
@@ -106,12 +118,6 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         yield FailureLine(f"{missing}, and its kernels are those of {first_of(self.gone)}, which is gone", "headline")
         yield FailureLine(f"if it was renamed, {rename}", "remedy")
         yield FailureLine("if it is new, remove the entries of what is gone: ", "remedy", "torchprof baseline prune")
-
-
-def difference_lines(comparison: Comparison) -> Iterator[FailureLine]:
-    """Yield what the code decides of a comparison that fails a test, as the lines below the headline."""
-    for line in comparison.decided_lines():
-        yield FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line)
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -173,11 +179,19 @@ class LimitsNotHeld(Account, frozen=True, kw_only=True):
     kept: Kept = Kept()
 
     def text_of(self, about: AccountSubject, screen: Screen) -> str:
-        limits = about.limits[self.judged :] if self.warns else about.limits[: self.judged]
-        not_held = [verdict for verdict in limits if verdict.status != HOLDS]
-        lines = () if self.baseline is None else tuple(self.baseline.lines(beside_limits=bool(not_held)))
-        text = failure_text(not_held, self.failure, lines, screen)
+        text = failure_text(*self._facts(about.limits), screen)
         return f"{about.label_before}{text}{self.kept.lines(screen.columns)}"
+
+    def in_one_line(self, limits: tuple[Verdict, ...]) -> str:
+        """Return the line on it that pytest's summary has, where these are the result's limits."""
+        not_held, _, lines = self._facts(limits)
+        return in_one_line(not_held, lines)
+
+    def _facts(self, limits: tuple[Verdict, ...]) -> tuple[list[Verdict], Failure, tuple[FailureLine, ...]]:
+        of_this = limits[self.judged :] if self.warns else limits[: self.judged]
+        not_held = [verdict for verdict in of_this if verdict.status != HOLDS]
+        lines = () if self.baseline is None else tuple(self.baseline.lines(beside_limits=bool(not_held)))
+        return not_held, self.failure, lines
 
 
 class WithoutMeasurement(Account, frozen=True, kw_only=True):

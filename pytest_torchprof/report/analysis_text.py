@@ -99,7 +99,7 @@ def text(  # noqa: PLR0913 - the options of the command
     standing = standing_out(analysis, find(analysis, rules)) if findings else ()
     parts = [
         _summary(analysis, standing, width) if findings and step is None else "",
-        _describe_recording(analysis, width),
+        _describe_recording(analysis, width, says_why_not=not findings or step is not None),
         _draw_numbers(analysis, steps, width),
         _draw_steps(analysis, steps, width),
     ]
@@ -122,18 +122,25 @@ def text(  # noqa: PLR0913 - the options of the command
 
 
 def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
-    """Return what it comes to, and what stands out; of numbers that cannot be believed the description says why."""
+    """Return what it comes to, and what stands out; of numbers that cannot be believed only why."""
     headline = headline_of(analysis)
     if isinstance(headline, NotMeasuredHeadline):
-        return ""
+        return "\n".join(wrapped(printable(headline.message), "", width=width))
     first = [finding for finding in findings if finding.severity != "information"][:_FIRST_FINDINGS]
     lines = wrapped(printable(headline.message), "", width=width)
     if first:
-        listed = [*map(_in_the_list, first), _and_below(len(findings) - len(first))]
-        entries = (wrapped(printable(entry), "    ", first="  ", width=width) for entry in listed if entry)
-        lines += ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first, width)]
-        lines += _where_lines_come_from(analysis, first, width)
+        lines += [*first_findings(first, len(findings), width), *_where_lines_come_from(analysis, first, width)]
     return "\n".join(lines)
+
+
+def first_findings(findings: Sequence[Finding], count: int, width: int) -> list[str]:
+    """Return the first of so many findings below a headline, and what to do about the very first; no line for none."""
+    first = findings[:_FIRST_FINDINGS]
+    if not first:
+        return []
+    listed = [*map(_in_the_list, first), _and_below(count - len(first))]
+    entries = (wrapped(printable(entry), "    ", first="  ", width=width) for entry in listed if entry)
+    return ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first, width)]
 
 
 def _in_the_list(finding: Finding) -> str:
@@ -173,21 +180,33 @@ def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
-    """Return what to do next: about the first finding, to see it, and to keep it from coming back."""
-    if analysis.why_not is not None or not analysis.trace.path:
+    """Return what to do next: about the first finding, to see it, and to keep it from coming back.
+
+    Of a recording that is not measured: about that.
+    """
+    if not analysis.trace.path:
         return ""
     path = printable(shlex.quote(path_from_here(analysis.trace.path)))
     first = next((finding for finding in findings if finding.severity != "information"), None)
     costly = next((finding for finding in findings if finding.severity == "warning"), None)
     lines = [] if first is None else [f"{first.title}: {first.remedy}" if first.remedy else first.title]
+    if (reason := analysis.doubt or analysis.kernels_unknown) is not None:
+        lines = [reason.action] if reason.action else lines
+        lines.append(f"torchprof explain {reason.code or Code.NOT_MEASURED} says more")
+        costly = None
     lines.append(f"see it: torchprof report {path} -o page.html")
     if costly is not None:
         lines.append(f"keep it from coming back: torchprof check {path} --limit forbid={costly.code}")
+    return next_text(lines, width)
+
+
+def next_text(lines: Sequence[str], width: int) -> str:
+    """Return what to do next, a thing each, as the last lines of a text."""
     parts = [part for line in lines for part in wrapped(printable(line), "    ", first="  ", width=width)]
     return "\n".join(["next", *parts])
 
 
-def _describe_recording(analysis: Analysis, width: int) -> str:
+def _describe_recording(analysis: Analysis, width: int, *, says_why_not: bool) -> str:
     trace = analysis.trace
     counts = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
@@ -199,7 +218,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
     facts = [f"rank {rank} of {ranks}"] if ranks > 1 else []
     facts = [printable(device), *facts, counted(trace.events, "event"), steps]
     lines = [cut_inside(printable(trace.path or "a trace"), width), *wrapped(" | ".join(facts), "  ", width=width)]
-    if analysis.why_not is not None:
+    if says_why_not and analysis.why_not is not None:
         lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
     if trace.samples_hardware:
         lines += wrapped(printable(ClocksLocked().text), "  ", width=width)

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.limits import HOLDS, FailureLine, in_one_line
-from pytest_torchprof.report.account import difference_lines
+from pytest_torchprof.report.account import LimitsNotHeld
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
@@ -36,7 +35,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     """
     for result in run.results:
         if result.outcome.is_failure:
-            message = "\n\n".join(filter(None, [_in_one_line(result, run), result.message]))
+            message = "\n\n".join(filter(None, [_in_one_line(result), result.message]))
             yield _result_command("error", result, message, rootdir, workspace)
         elif result.baseline_state is BaselineState.AMBIGUOUS or (
             result.against_time is not None and result.against_time.verdict == "ambiguous"
@@ -51,14 +50,10 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
         yield _format_command("notice", {"title": "torchprof"}, run.gone_words)
 
 
-def _in_one_line(result: Result, run: RunResults) -> str:
+def _in_one_line(result: Result) -> str:
     """Return what fails in a line, with which an annotation begins; empty where its text says that first."""
-    missed = [verdict for verdict in result.limits if verdict.status != HOLDS]
-    others: list[FailureLine] = []
-    if result.baseline_fails and result.comparison is not None:
-        headline = f"worse than {'at ' if run.against is not None else ''}{run.compared_with}"
-        others = [FailureLine(headline, "headline"), *difference_lines(result.comparison)]
-    return in_one_line(missed, tuple(others)) if missed or others else ""
+    not_held = next((part for part in result.account if isinstance(part, LimitsNotHeld)), None)
+    return "" if not_held is None else not_held.in_one_line(result.limits)
 
 
 def step_summary(run: RunResults) -> str:

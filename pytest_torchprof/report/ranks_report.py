@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_torchprof.analysis.ranks import show_kind, wait_share
+from pytest_torchprof.findings.catalogue.ranks import Straggler
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.report.analysis_json import finding_values
+from pytest_torchprof.report.analysis_text import first_findings, next_text
 from pytest_torchprof.report.columns import Among, RowColumn, json_values, terminal_columns
 from pytest_torchprof.text import (
     counted,
     first_of,
+    path_from_here,
     printable,
     show_share,
     show_us,
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_torchprof.analysis.ranks import Job, JoinedCollective, Kind, RankPart
+    from pytest_torchprof.findings import Finding
 
 SCHEMA = 1
 
@@ -87,11 +93,12 @@ def _row(job: Job, name: str, size: int | None, members: Sequence[JoinedCollecti
     )
 
 
-def text(job: Job, *, width: int, top: int = 20) -> str:
-    """Return the job as text, ending in a line break."""
-    rows = rows_of(job)
+def text(job: Job, *, folder: str, width: int, top: int = 20) -> str:
+    """Return the job whose recordings are in a folder as text, ending in a line break."""
+    rows, findings = rows_of(job), find_in_job(job)
     parts = [
-        "\n".join(line for text in heading_lines(job) for line in wrapped(text, "  ", width=width)),
+        _summary(job, findings, width),
+        "\n".join(line for text in _recorded_lines(job) for line in wrapped(text, "  ", width=width)),
         headed(job.ranks, terminal_columns(rank_columns(job), job.ranks, Among()), "ranks", width=width),
     ]
     if rows:
@@ -100,28 +107,65 @@ def text(job: Job, *, width: int, top: int = 20) -> str:
         heading = "collectives of all ranks together"
         parts.append(headed(shown, columns, heading, more=len(rows) - len(shown), width=width))
     lines = []
-    for finding in find_in_job(job):
+    for finding in findings:
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
         lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
     parts.append("\n".join(["what stands out", *lines]) if lines else "nothing stands out")
+    parts.append(_what_to_do(job, findings, folder, width))
     return "\n\n".join(parts) + "\n"
+
+
+def _summary(job: Job, findings: Sequence[Finding], width: int) -> str:
+    """Return what it comes to, and what stands out."""
+    first, *more = [*_wait_lines(job)] or ["the ranks had no collective in common"]
+    headline = f"{first[0].upper()}{first[1:]}"
+    texts = [*(f"Not measured: rank {rank}: {why}" for rank, why in _unmeasured(job).items()), headline, *more]
+    lines = [line for text in texts for line in wrapped(text, "  ", width=width)]
+    return "\n".join([*lines, *first_findings(findings, len(findings), width)])
+
+
+def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) -> str:
+    """Return what to do next: about the first finding, to see it, and to keep it from coming back."""
+    place = printable(shlex.quote(path_from_here(folder)))
+    reasons = [from_stored(rank.why_not) for rank in job.ranks if rank.why_not is not None]
+    codes = dict.fromkeys(reason.code or Code.NOT_MEASURED for reason in reasons if reason is not None)
+    lines = [f"torchprof explain {code} says more" for code in codes]
+    lines += [f"{finding.title}: {finding.remedy}" for finding in findings[:1]]
+    lines.append(f"see it: torchprof report {place} -o page.html")
+    lines += [
+        f"keep it from coming back: torchprof check {place} --ranks --limit forbid={finding.code}"
+        for finding in findings[:1]
+        if isinstance(finding, Straggler)
+    ]
+    return next_text(lines, width)
 
 
 def heading_lines(job: Job) -> Iterator[str]:
     """Yield what is there of the job, by which clock it is compared, and what its time in collectives is spent with."""
+    yield from _recorded_lines(job)
+    yield from (f"rank {rank} is NOT MEASURED: {why}" for rank, why in _unmeasured(job).items())
+    yield from _wait_lines(job)
+
+
+def _unmeasured(job: Job) -> dict[int, str]:
+    """Return by rank why it is not measured."""
+    return {rank.rank: printable(str(from_stored(rank.why_not))) for rank in job.ranks if rank.why_not is not None}
+
+
+def _recorded_lines(job: Job) -> Iterator[str]:
     there = len(job.ranks)
     yield f"a job of {counted(job.world_size, 'rank')}, {counted(there, 'recording')}"
     if job.missing:
         shown = first_of([*map(str, job.missing)])
         yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not known"
-    for rank in job.ranks:
-        if rank.why_not is not None:
-            yield f"rank {rank.rank} is NOT MEASURED: {printable(str(from_stored(rank.why_not)))}"
     if job.one_clock:
         yield f"all on {printable(job.ranks[0].host or 'one host')}: starts are compared by its clock"
     elif job.collectives:
         aligned = f"clocks are aligned by the ends of collectives, to {show_us(job.residue_us)}"
         yield f"hosts differ, or are not recorded: {aligned}"
+
+
+def _wait_lines(job: Job) -> Iterator[str]:
     share = job.wait_share
     if share is not None:
         least, later = ("", "") if job.has_all(job.collectives) else ("at least ", "; others may have come later still")

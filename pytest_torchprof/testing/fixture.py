@@ -38,6 +38,10 @@ class Torchprof:
     def __init__(self, run: TestRun) -> None:
         self._run = run
 
+    def __repr__(self) -> str:
+        """Return what pytest shows of it above the lines of a test that has failed."""
+        return f"<torchprof of {self._run.test.nodeid.rpartition('::')[2]}>"
+
     @property
     def device(self) -> torch.device:
         """The device that this test is measured on; in a replay, what this machine has."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
-from pytest_torchprof.text import first_line
+from pytest_torchprof.testing.workers import COLUMNS
+from pytest_torchprof.text import broken, cut, first_line
 
 if TYPE_CHECKING:
     import pytest
@@ -28,7 +30,8 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         report.longrepr = excinfo.getrepr(style="value")
     if report.outcome == "skipped":
         _place_skip(report, item)
-    if report.outcome == "failed" and excinfo is not None:
+    if excinfo is not None and report.outcome == "failed":
+        _break_lines(report.longrepr, excinfo, item)
         _say_in_one_line(report, excinfo.value)
         if item.config.get_verbosity() < 0:
             keep_brief(report, excinfo, item)
@@ -58,8 +61,38 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
         setattr(report, BRIEF, [problem.brief, problem.brief])
         return
     whole, problem.args = problem.args, (problem.brief,)
-    setattr(report, BRIEF, [str(item.repr_failure(excinfo)), problem.brief])
+    shown = item.repr_failure(excinfo)
+    _break_lines(shown, excinfo, item)
+    setattr(report, BRIEF, [str(shown), problem.brief])
     problem.args = whole
+
+
+_WHOLE = re.compile(r"\S/\S|\w:\d|pytest ")
+"""Paths, files with their lines, and commands are copied."""
+_ERROR = "E"
+"""The mark with which pytest begins the lines of an error below the line that raised it."""
+
+
+def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Break the lines of our error, below the line of the user's that raised it, where the terminal ends."""
+    columns = item.config.stash.get(COLUMNS, None)
+    entries = getattr(getattr(shown, "reprtraceback", None), "reprentries", ())
+    if columns is None or not entries or not isinstance(excinfo.value, TorchprofError):
+        return
+    lines: list[str] = entries[-1].lines
+    begin = next((at for at, line in enumerate(lines) if line.startswith(f"{_ERROR} ")), len(lines))
+    ours = [line.removeprefix(_ERROR) for line in lines[begin:]]
+    if not ours or len(ours) != sum(line.startswith(_ERROR) for line in lines[begin:]):
+        return
+    indent = len(ours[0]) - len(ours[0].lstrip())
+    room = columns - indent - len(_ERROR)
+    text = "\n".join(line[indent:] for line in ours)
+    kind = type(excinfo.value)
+    name = f"{kind.__module__}.{kind.__qualname__}:"
+    if len(name) > room:
+        text = text.replace(name, f"{kind.__qualname__}:", 1)
+    shown = (line if _WHOLE.search(line) else cut(line, room) for line in broken(text, room).split("\n"))
+    lines[begin:] = [f"{_ERROR}{'':{indent}}{line}" for line in shown]
 
 
 def _place_skip(report: pytest.TestReport, item: pytest.Item) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.ending import Ending
     from pytest_torchprof.testing.measured_test import MeasuredTest
 
+_PYTESTS = 8
+"""The columns that pytest takes beside the lines of an error that a test's own code raises; few are indented more."""
+
 
 @dataclass(slots=True, kw_only=True)
 class TestRun:
@@ -186,7 +189,7 @@ class TestRun:
             label=label,
             limits=limits,
             explanation=Explanation(
-                screen=self.test.screen,
+                screen=self.test.screen.beside(_PYTESTS),
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
             ),
