@@ -17,7 +17,7 @@ from browser import CHROMIUM, Browser
 from builder import TraceBuilder
 from colours import BLINDNESS, ciede2000, distance
 from conftest import SHARED_TRACES
-from finding_numbers import CHAINS, OWN_NUMBER
+from finding_numbers import OWN_NUMBER, WITHOUT_EVENTS
 from pages import Page, result, write
 
 import pytest_torchprof
@@ -25,7 +25,7 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.page.details import details_of
-from pytest_torchprof.report.page.document import SCRIPTS
+from pytest_torchprof.report.page.document import SCRIPTS, STYLES
 from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import of_recording
 from pytest_torchprof.report.page.packing import pack
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))[:4]
 SHARED = sorted(SHARED_TRACES.glob("*.json.gz"))
+EAGER = "a100_sam_eager_large.json.gz"
 FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
@@ -47,69 +48,131 @@ def profiles():
 
 @pytest.fixture(scope="module")
 def drawings(browser, profiles, tmp_path_factory):
-    """All recordings in one page with the page's own scripts, none of them drawn yet; the findings of each by name."""
-    payloads, findings = [], {}
+    """All recordings in one page with the page's own scripts, none of them drawn yet; findings and marks by name."""
+    payloads, found = [], {}
     for name, profile in profiles.items():
         measured = of_recording(profile, name)
         marks = marks_of(profile, measured.result.findings)
-        findings[name] = measured.result.findings
+        found[name] = measured.result.findings, marks
         content = b64encode(zlib.compress(pack(profile, marks.events), 1)).decode()
         told = json.dumps(details_of(measured, marks)["findings"]).replace("<", "\\u003c")
         payloads.append(f'<script type="text/plain" id="{name}" data-recording>{content}</script>')
         payloads.append(f'<script type="application/json" id="findings of {name}">{told}</script>')
     scripts = "".join((FOLDER / name).read_text() for name in SCRIPTS if name not in ("tests.js", "page.js"))
-    ready = "document.documentElement.dataset.ready = 'true';"
+    # Painted at once, so that nobody waits for frames.
+    ready = "requestAnimationFrame = (paint) => paint(); document.documentElement.dataset.ready = 'true';"
+    style = "".join((FOLDER / name).read_text() for name in STYLES)
     page = tmp_path_factory.mktemp("all") / "all.html"
     page.write_text(
-        f"<!doctype html><meta charset=utf-8><div id=t></div>{''.join(payloads)}<script>{scripts}{ready}</script>"
+        f"<!doctype html><meta charset=utf-8><style>{style}</style><div id=t class=timeline></div>"
+        f"{''.join(payloads)}<script>{scripts}{ready}</script>"
     )
     browser.open(page)
-    return findings
+    return found
+
+
+def origin_of(trace):
+    """Return when the first event of a recording began."""
+    parts = (trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu)
+    return min(min(part.start) for part in parts if len(part))
+
+
+def times_of(trace, events):
+    """Return when marked events, and gaps, began and ended, in ns since the recording began."""
+    kinds = ((trace.gpu, events.gpu_ops), (trace.calls, events.calls), (trace.ops, events.ops))
+    more = ((trace.annotations, events.annotations), (trace.overheads, events.overheads))
+    times = [(part.start[i], part.end[i]) for part, members in (*kinds, *more) for i in members]
+    times += [gap[:2] for gap in events.gaps]
+    origin = origin_of(trace)
+    return sorted((start - origin, end - origin) for start, end in times)
+
+
+# Shows each mark of each recording, and says where it is painted: what is not marked is faint, so that a column of pixels is
+# "painted" if anything strong is in it. `missing` are marks without paint, `stray` is paint without a mark.
+SHOWN = """(async (wanted) => {
+  const shown = {}, element = document.getElementById("t"), pen = CanvasRenderingContext2D.prototype, fill = pen.fillRect;
+  let painted = new Set();
+  pen.fillRect = function (x, y, wide, tall) {
+    const isSlice = this.globalAlpha >= 0.9 && (tall === 17 || tall === 13), isGap = Math.abs(this.globalAlpha - 0.85) < 0.01;
+    if (isSlice || isGap) for (let at = Math.floor(x); at < x + wide; at += 1) painted.add(at);
+    return fill.call(this, x, y, wide, tall);
+  };
+  for (const script of document.querySelectorAll("[data-recording]")) {
+    const findings = JSON.parse(document.getElementById(`findings of ${script.id}`).textContent);
+    const recording = Timeline.read(await unpack(script.id)), view = Timeline.draw(element, [recording], {findings});
+    const scroll = element.querySelector(".tl-scroll"), room = element.querySelector(".tl-room");
+    shown[script.id] = {};
+    for (const mark of Object.keys(wanted[script.id])) {
+      view.highlight(findings.find((finding) => finding.mark === Number(mark)) || {mark: 0});
+      const {marked, markedNs, fromNs, toNs} = element.dataset, from = Number(fromNs), to = Number(toNs);
+      const pane = element.querySelector(".tl-pane").innerText;
+      painted = new Set();
+      for (let top = 0; top < room.offsetHeight; top += scroll.clientHeight - 60) {
+        scroll.scrollTop = top;
+        scroll.dispatchEvent(new Event("scroll"));
+      }
+      const width = scroll.clientWidth, x = (ns) => (ns - from) * width / (to - from), allowed = new Set();
+      let missing = 0;
+      for (const [start, end] of wanted[script.id][mark]) {
+        const first = Math.floor(x(start) + 1e-6), last = Math.max(Math.floor(x(end) - 1.01), first);
+        for (let at = first - 1; at <= Math.ceil(x(end)); at += 1) allowed.add(at);
+        for (let at = first; at <= last; at += 1) if (!painted.has(at) && !painted.has(at - 1)) { missing += 1; break; }
+      }
+      const stray = [...painted].filter((at) => at >= 0 && at < width && !allowed.has(at)).length;
+      shown[script.id][mark] = {marked: Number(marked), ns: Number(markedNs), from, to, missing, stray, pane};
+    }
+    view.destroy();
+  }
+  pen.fillRect = fill;
+  return shown;
+})(%s)"""
+
+
+@pytest.fixture(scope="module")
+def shown(browser, profiles, drawings):
+    """What the page shows of each mark when it is asked for, by recording and mark; 0 is the headline's."""
+    wanted = {
+        name: {
+            number: times_of(profiles[name].trace, events)
+            for number, events in enumerate(marks.events)
+            if events is not None
+        }
+        for name, (_, marks) in drawings.items()
+    }
+    told = browser.run(SHOWN % json.dumps(wanted))
+    return {
+        name: {number: (times, told[name][str(number)]) for number, times in of.items()} for name, of in wanted.items()
+    }
 
 
 @needs_chromium
-def test_each_finding_marks_as_many_events_as_it_says_and_frames_them(browser, profiles, drawings):
-    shown = browser.run(
-        """(async () => {
-          const shown = {}, element = document.getElementById("t");
-          for (const script of document.querySelectorAll("[data-recording]")) {
-            const findings = JSON.parse(document.getElementById(`findings of ${script.id}`).textContent);
-            const view = Timeline.draw(element, [Timeline.read(await unpack(script.id))], {findings});
-            shown[script.id] = [];
-            for (const finding of findings.filter(({mark}) => mark !== undefined)) {
-              view.highlight(finding);
-              await new Promise(requestAnimationFrame);
-              await new Promise(requestAnimationFrame);
-              const {marked, markedNs, fromNs, toNs} = element.dataset;
-              shown[script.id].push([finding.code, Number(marked), Number(markedNs), Number(fromNs), Number(toNs)]);
-            }
-            view.destroy();
-          }
-          return shown;
-        })()"""
-    )
+def test_each_mark_is_drawn_where_its_events_were_recorded_and_nothing_else_is(shown):
+    for name, marks in shown.items():
+        for number, (times, drawn) in marks.items():
+            what = name, number
+            assert drawn["marked"] == len(times), what
+            assert drawn["ns"] == sum(end - start for start, end in times), what
+            assert drawn["from"] < times[0][0], what
+            assert drawn["to"] > max(end for _, end in times), what
+            if (drawn["missing"], drawn["stray"]) != (0, 0): print(what, len(times), drawn["missing"], drawn["stray"], drawn["pane"][:200].replace("\n", "|"))
+
+
+@needs_chromium
+def test_each_finding_marks_as_many_events_as_it_says(profiles, drawings, shown):
     for name, profile in profiles.items():
-        by_code = {code: rest for code, *rest in shown[name]}
-        origin = min(
-            min(part.start)
-            for part in (profile.trace.annotations, profile.trace.ops, profile.trace.calls, profile.trace.gpu)
-            if len(part)
-        )
-        for finding in drawings[name]:
-            if finding.code not in by_code:
+        for number, finding in enumerate(drawings[name][0], 1):
+            if finding.code in WITHOUT_EVENTS:
+                assert number not in shown[name], (name, finding.code)
                 continue
-            marked, marked_ns, begin, until = by_code[finding.code]
-            facts = finding.evidence
+            (_, drawn), facts = shown[name][number], finding.evidence
             if finding.code in OWN_NUMBER:
-                assert marked == OWN_NUMBER[finding.code](facts), (name, finding.code)
+                assert drawn["marked"] == OWN_NUMBER[finding.code](facts), (name, finding.code)
             if finding.code == "launch-gaps":
                 devices = len(profile.gpu_work.by_device)
-                assert marked_ns / 1000 / devices == pytest.approx(facts["time_us"], rel=1e-6)
-            assert begin < until
-            assert begin >= min(profile.trace.steps[0].start_ns - origin, 0) - (until - begin)
-        assert set(by_code) & set(CHAINS) == {finding.code for finding in drawings[name]} & set(CHAINS)
+                assert drawn["ns"] / 1000 / devices == pytest.approx(facts["time_us"], rel=1e-6)
     if SHARED:
-        assert ["implicit-sync", 7023] in [one[:2] for one in shown["a100_sam_eager_large.json.gz"]]
+        (sync,) = [at for at, one in enumerate(drawings[EAGER][0], 1) if one.code == "implicit-sync"]
+        assert shown[EAGER][sync][1]["marked"] == 7023
 
 
 class BruteForce:
