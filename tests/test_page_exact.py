@@ -154,7 +154,7 @@ def test_each_mark_is_drawn_where_its_events_were_recorded_and_nothing_else_is(s
             assert drawn["ns"] == sum(end - start for start, end in times), what
             assert drawn["from"] < times[0][0], what
             assert drawn["to"] > max(end for _, end in times), what
-            if (drawn["missing"], drawn["stray"]) != (0, 0): print(what, len(times), drawn["missing"], drawn["stray"], drawn["pane"][:200].replace("\n", "|"))
+            assert (drawn["missing"], drawn["stray"]) == (0, 0), what
 
 
 @needs_chromium
