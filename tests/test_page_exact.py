@@ -30,6 +30,7 @@ from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import of_recording
 from pytest_torchprof.report.page.packing import pack
 from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.text import show_us
 from pytest_torchprof.trace.columns import KERNEL
 
 pytestmark = pytest.mark.any_torch
@@ -152,9 +153,31 @@ def test_each_mark_is_drawn_where_its_events_were_recorded_and_nothing_else_is(s
             what = name, number
             assert drawn["marked"] == len(times), what
             assert drawn["ns"] == sum(end - start for start, end in times), what
-            assert drawn["from"] < times[0][0], what
-            assert drawn["to"] > max(end for _, end in times), what
+            first, last = times[0][0], max(end for _, end in times)
+            assert drawn["from"] < first <= last < drawn["to"], what
+            assert drawn["to"] - drawn["from"] <= max(1.81 * (last - first), 200), what
             assert (drawn["missing"], drawn["stray"]) == (0, 0), what
+
+
+@needs_chromium
+def test_the_headline_leads_to_exactly_what_it_names(drawings, shown):
+    for name, (_, marks) in drawings.items():
+        headline = marks.headline
+        if headline.events is None:
+            assert headline.where == "" or not headline.longest_us, name
+            continue
+        ((start, end),), drawn = shown[name][0]
+        assert (end - start) / 1000 == headline.longest_us, name
+        # It fills most of the view.
+        assert (end - start) / (drawn["to"] - drawn["from"]) > 0.5 or end - start < 100, name
+        is_gap, pane = len(headline.events.gaps) == 1, drawn["pane"]
+        assert pane.startswith("The GPU idles\n") == is_gap, name
+        assert f"\n{'lasts' if is_gap else 'took'}\n{show_us(headline.longest_us)}\n" in pane, name
+        # A collective is named with its kernel in brackets.
+        for named in headline.name.removesuffix(")").split(" (")[:2]:
+            assert named in pane, (name, named)
+        if getattr(headline, "source", None) is not None:
+            assert re.search(rf"\nfrom\n.*{re.escape(headline.source)}", pane), name
 
 
 @needs_chromium
