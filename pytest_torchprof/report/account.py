@@ -11,7 +11,7 @@ from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads t
 from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import broken, counted, first_of, path_from_here, printable_line, quoted, reason_line
 
@@ -217,6 +217,17 @@ class BodyFailed(Account, frozen=True):
 
     error: str
     """The error's class."""
+    explanation: str = ""
+    """What fails in a line, as the short summary has it, where the error is this package's own."""
+
+    @property
+    def sentence(self) -> str:
+        return self.explanation or self.words(self.SENTENCE)
+
+    @property
+    def missed_limits(self) -> bool:
+        """Whether it was an ``expect()`` in the test that failed it."""
+        return self.error == LimitsMissed.__name__
 
 
 class BodySkipped(Account, frozen=True):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.account import BodyFailed, BodySkipped
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,7 +42,8 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
         # It hides a missed limit, never a measurement that failed.
         return Ending(cut_off=True)
     if not is_skip:
-        return Ending(by_itself=BodyFailed(type(raised).__name__))
+        explanation = raised.in_one_line or first_line(str(raised)) if isinstance(raised, TorchprofError) else ""
+        return Ending(by_itself=BodyFailed(type(raised).__name__, explanation))
     if skipped_at_gate(measurements):
         # The test looked at a number that this run does not have; what the CPU can answer may still fail it.
         return Ending()
