@@ -20,6 +20,7 @@ from colours import BLINDNESS, ciede2000, distance
 from conftest import SHARED_TRACES
 from finding_numbers import OWN_NUMBER, WITHOUT_EVENTS
 from pages import Page, result, write
+from test_page_timeline import recorded
 
 import pytest_torchprof
 from pytest_torchprof import load
@@ -103,7 +104,8 @@ SHOWN = """async (wanted) => {
     const findings = JSON.parse(document.getElementById(`findings of ${script.id}`).textContent);
     const recording = Timeline.read(await unpack(script.id)), view = Timeline.draw(element, [recording], {findings});
     const scroll = element.querySelector(".tl-scroll"), room = element.querySelector(".tl-room");
-    shown[script.id] = {};
+    const {slices, timeNs, gpuTimeNs} = element.dataset;
+    shown[script.id] = {counted: [slices, timeNs, gpuTimeNs].map(Number)};
     for (const mark of Object.keys(wanted[script.id])) {
       view.highlight(findings.find((finding) => finding.mark === Number(mark)) || {mark: 0});
       const {marked, markedNs, fromNs, toNs} = element.dataset, from = Number(fromNs), to = Number(toNs);
@@ -131,8 +133,9 @@ SHOWN = """async (wanted) => {
 
 
 @pytest.fixture(scope="module")
-def shown(browser, profiles, drawings):
-    """What the page shows of each mark when it is asked for, by recording and mark; 0 is the headline's."""
+def seen(browser, profiles, drawings):
+    """What the page shows of each recording, and of each mark when it is asked for, beside when its events were."""
+    browser.complaints.clear()
     wanted = {
         name: {
             number: times_of(profiles[name].trace, events)
@@ -142,8 +145,24 @@ def shown(browser, profiles, drawings):
         for name, (_, marks) in drawings.items()
     }
     told = browser.run(f"({SHOWN})({json.dumps(wanted)})")
+    assert browser.complaints == []
+    return wanted, told
+
+
+@pytest.fixture(scope="module")
+def shown(seen):
+    """By recording and mark, when its events were and what is shown of them; 0 is the headline's."""
+    wanted, told = seen
     return {
         name: {number: (times, told[name][str(number)]) for number, times in of.items()} for name, of in wanted.items()
+    }
+
+
+@needs_chromium
+def test_the_page_counts_what_the_recordings_hold(profiles, seen):
+    _, told = seen
+    assert {name: of["counted"] for name, of in told.items()} == {
+        name: [*recorded(profile.trace)] for name, profile in profiles.items()
     }
 
 
