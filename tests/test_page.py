@@ -346,6 +346,8 @@ def test_the_page_says_what_is_of_one_step_and_what_of_all(browser, tmp_path):
     assert "kernels" in titles[0]
     assert "GPU utilization" in titles[1]
     assert "kernels" not in titles[1]
+    assert texts(browser, "[id='0/kernels'] .data .hint")[0].startswith("1 kernel name over 3 steps, ")
+    assert texts(browser, "[id='0/operators'] .data .hint")[0] == "2 operators over 3 steps"
     assert any(" over 3 steps" in caption for caption in texts(browser, "[id='0/kernels'] caption, [id='0/kernels'] p"))
 
 
