@@ -217,16 +217,21 @@ class BodyFailed(Account, frozen=True):
 
     error: str
     """The error's class."""
-    explanation: str = ""
-    """What fails in a line, as the short summary has it, where the error is this package's own."""
 
-    @property
-    def sentence(self) -> str:
-        return self.explanation or self.words(self.SENTENCE)
+
+class BodyRaisedOurs(Account, frozen=True):
+    """The test's own code raised an error of this package, such as that of ``expect()``."""
+
+    SENTENCE = "{explanation}"
+
+    error: str
+    """The error's class."""
+    explanation: str
+    """What fails, in a line, as the short summary has it."""
 
     @property
     def missed_limits(self) -> bool:
-        """Whether it was an ``expect()`` in the test that failed it."""
+        """Whether it was limits that do not hold."""
         return self.error == LimitsMissed.__name__
 
 
