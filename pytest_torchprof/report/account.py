@@ -11,7 +11,7 @@ from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads t
 from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import broken, counted, first_of, path_from_here, printable_line, quoted, reason_line
 
@@ -220,19 +220,21 @@ class BodyFailed(Account, frozen=True):
 
 
 class BodyRaisedOurs(Account, frozen=True):
-    """The test's own code raised an error of this package, such as that of ``expect()``."""
+    """The test's own code raised an error of this package, such as that of a wrong argument."""
 
     SENTENCE = "{explanation}"
 
-    error: str
-    """The error's class."""
     explanation: str
     """What fails, in a line, as the short summary has it."""
 
-    @property
-    def missed_limits(self) -> bool:
-        """Whether it was limits that do not hold."""
-        return self.error == LimitsMissed.__name__
+
+class ExpectFailed(Account, frozen=True):
+    """Limits that the test's own code gave to ``expect()`` do not hold."""
+
+    SENTENCE = "{explanation}"
+
+    explanation: str
+    """What fails, in a line, as the short summary has it."""
 
 
 class BodySkipped(Account, frozen=True):

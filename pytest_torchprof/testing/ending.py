@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped
+from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError
+from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Ending:
     """How a test ended; by default it ran to its end, so that everything it asked for is judged."""
 
-    by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | None = None
+    by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | ExpectFailed | None = None
     """Why the test failed or skipped itself, where that counts and its measurements are only recorded."""
     skipped: bool = False
     """Whether it ended by a skip."""
@@ -52,11 +52,11 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
     return Ending(by_itself=BodySkipped(str(raised)), skipped=True)
 
 
-def _failure_of(raised: BaseException) -> BodyFailed | BodyRaisedOurs:
-    error = type(raised).__name__
-    if isinstance(raised, TorchprofError):
-        return BodyRaisedOurs(error, raised.in_one_line or first_line(str(raised)))
-    return BodyFailed(error)
+def _failure_of(raised: BaseException) -> BodyFailed | BodyRaisedOurs | ExpectFailed:
+    if not isinstance(raised, TorchprofError):
+        return BodyFailed(type(raised).__name__)
+    kind = ExpectFailed if isinstance(raised, LimitsMissed) else BodyRaisedOurs
+    return kind(raised.in_one_line or first_line(str(raised)))
 
 
 def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:
