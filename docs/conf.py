@@ -28,6 +28,8 @@ myst_heading_anchors = 4
 copybutton_prompt_text = "$ "
 
 _DOCS = Path(__file__).parent
+# Sphinx looks for it where it was started.
+html_search_scorer = str(_DOCS / "scorer.js")
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?!\w+:)[^)#\s]+)(?P<anchor>#[^)]*)?\)")
 
 

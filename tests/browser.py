@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# What reaches beyond the window, or beyond a box that does not scroll; tables scroll by themselves.
+_CUT = """[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility() && !e.closest('.skip, .unseen, .scroll, .tl-wide, canvas, svg')
+  && (e.getBoundingClientRect().right > innerWidth + 0.5 || (e.matches('pre, nav, p, h1, h2, h4, li, dd, dt, figcaption, summary, button, code') && e.clientWidth && e.scrollWidth > e.clientWidth + 1)))
+  .map((e) => `${e.tagName} ${e.className}: ${e.textContent.slice(0, 60)}`)"""
 # Of a page, counted from its start.
 _PATIENCE_MS = 60_000
 
@@ -152,6 +156,11 @@ class Browser:
             self.run(wanted)
         except RuntimeError as error:
             raise RuntimeError(f"{condition}: {error}; console: {self.complaints}") from None
+
+    def cut(self) -> list[str]:
+        """Return what of the page is cut at this width, the page itself if it scrolls sideways."""
+        wide = self.run("document.documentElement.scrollWidth") - self.run("innerWidth")
+        return [*([f"the page, by {wide} pixels"] if wide > 0 else []), *self.run(_CUT)]
 
     def press(self, key: str) -> None:
         """Press and release a key."""

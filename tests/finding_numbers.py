@@ -47,3 +47,10 @@ CHAINS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "unfused-norm": lambda facts: facts["norms"],
     "unfused-rotary": lambda facts: facts["embeddings"],
 }
+WITHOUT_EVENTS: Mapping[str, str] = {
+    "compute-bound": "is of all that the GPU ran",
+    "graph-break": "is of what torch told while it compiled, of which a recording has no event",
+    "nothing-recorded": "is of times without any event",
+    "recompile": "is of what torch told while it compiled, of which a recording has no event",
+}
+"""Findings that mark nothing in the timeline, and why."""

@@ -125,7 +125,7 @@ def test_an_annotation_begins_with_it(failed, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     lines = fresh.run_pytest("-p", "no:cacheprovider").outlines
     begins = [line.partition("::")[2].partition("::")[2].partition("%0A")[0] for line in lines if "::error " in line]
-    measured = ("test_limit", "test_baseline", "test_two", "test_not_measured")
+    measured = ("test_limit", "test_baseline", "test_two", "test_body", "test_not_measured")
     assert [line for line in map(without_reason, begins) if line in SAID.values()] == [SAID[name] for name in measured]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -211,10 +212,11 @@ def show_all(browser: Browser, page: Path, fragment: str, **look: Any) -> None:
     browser.wait("document.querySelector('.timeline').dataset.slices > 0")
 
 
-def test_the_page_fits_a_narrow_window(browser, run_page, pair_page):
+@pytest.mark.parametrize("width", [360, 390])
+def test_on_a_phone_nothing_of_a_run_or_of_two_recordings_is_cut(browser, run_page, pair_page, width):
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
-        show_all(browser, page, fragment, width=360)
-        assert browser.run("document.documentElement.scrollWidth") <= 360
+        show_all(browser, page, fragment, width=width, height=800)
+        assert browser.cut() == []
 
 
 @pytest.mark.skipif(AXE is None, reason="needs axe-core: npm pack axe-core, and AXE_CORE is the path of its axe.min.js")
@@ -344,6 +346,8 @@ def test_the_page_says_what_is_of_one_step_and_what_of_all(browser, tmp_path):
     assert "kernels" in titles[0]
     assert "GPU utilization" in titles[1]
     assert "kernels" not in titles[1]
+    assert texts(browser, "[id='0/kernels'] .data .hint")[0].startswith("1 kernel name over 3 steps, ")
+    assert texts(browser, "[id='0/operators'] .data .hint")[0] == "2 operators over 3 steps"
     assert any(" over 3 steps" in caption for caption in texts(browser, "[id='0/kernels'] caption, [id='0/kernels'] p"))
 
 
@@ -379,6 +383,37 @@ def test_why_nothing_is_measured_stands_there_once(browser, tmp_path):
     (lead,) = texts(browser, ".lead")
     assert texts(browser, ".message pre") == []
     assert "1 of 2 launches" in lead
+
+
+def sizes_of(browser, selector):
+    return browser.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => parseFloat(getComputedStyle(e).fontSize))"
+    )
+
+
+def test_what_was_counted_is_large_and_what_is_zero_or_unknown_is_small(browser, tmp_path):
+    browser.open(steps_page(tmp_path, steps=2))
+    (body,) = sizes_of(browser, "body")
+    large = sizes_of(browser, "[id='0/numbers'] dd > span:not(.was, .worst, .ratio)")
+    assert large
+    assert min(large) >= 1.4 * body
+    assert max(sizes_of(browser, "[id='0/numbers'] .hint")) < body
+    assert not [text for text in texts(browser, "[id='0/numbers'] dd") if re.match(r"0(?![.\d])", text)]
+
+
+def test_what_was_not_measured_is_called_so_and_is_no_number(browser, tmp_path):
+    builder = TraceBuilder()
+    builder.launched("kernel", 0)
+    builder.launch(100)
+    assert main(["report", str(builder.write(tmp_path / "t.json")), "-o", str(tmp_path / "t.html")]) == 0
+    browser.open(tmp_path / "t.html")
+    assert texts(browser, "[id='0/numbers'] dd") == []
+    (line,) = texts(browser, "[id='0/numbers'] p")
+    assert line.startswith("not measured: kernels, launches, ")
+    # Of a number that one test has and the other has not, the list says so too.
+    known, unknown = result(0), result(1, summary=None, outcome=Outcome.NOT_MEASURED)
+    browser.open(write(tmp_path / "run.html", known, unknown), fragment="#1")
+    assert texts(browser, "#row-1 td")[1:] == ["-"] * 5
 
 
 def test_numbers_of_zero_are_named_once_and_no_stray_zero_is_drawn(browser, tmp_path):

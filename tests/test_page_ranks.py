@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import fresh
 import pytest
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM
 from jobs import rank_of, reduce
 from pages import Page
 
@@ -124,20 +124,57 @@ def test_a_test_of_several_ranks_has_the_others_whose_recordings_the_run_kept(py
         assert column(told["collectives"], "name") == ["all_reduce"], name
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
-def test_lanes_are_as_wide_as_the_times_and_lead_to_the_ranks(folder, tmp_path):
+@pytest.fixture
+def opened(browser, quiet_browser, folder, tmp_path):
+    """Show the page of the job at its section, in a window so wide."""
     page_of(folder, tmp_path)
-    with Browser() as browser:
-        browser.open(tmp_path / "page.html", fragment="#0/ranks")
-        drawn = browser.run(
-            """[...document.querySelectorAll(".track")].map((lane) => [...lane.children].map((piece) =>
-              [piece.className, Math.round(10 * parseFloat(piece.style.left)), Math.round(10 * parseFloat(piece.style.width))]))"""
-        )
-        # In thousandths of 350 us.
-        assert drawn == [
-            [["waits", 0, 286], ["sends", 286, 286], ["sends", 886, 114]],
-            [["sends", 286, 286], ["waits", 857, 29], ["sends", 886, 114]],
-        ]
-        browser.run("document.querySelector('a[href=\"#1\"]').click()")
-        browser.wait("document.querySelector('#details h2')?.innerText.includes('1.json')")
-        assert browser.complaints == browser.requests == []
+
+    def open_(**look):
+        browser.open(tmp_path / "page.html", fragment="#0/ranks", **look)
+        return browser
+
+    return open_
+
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+
+
+@needs_chromium
+def test_lanes_are_as_wide_as_the_times_and_lead_to_the_ranks(opened):
+    page = opened()
+    drawn = page.run(
+        """[...document.querySelectorAll(".track")].map((lane) => [...lane.children].map((piece) =>
+          [piece.className, Math.round(10 * parseFloat(piece.style.left)), Math.round(10 * parseFloat(piece.style.width))]))"""
+    )
+    # In thousandths of 350 us.
+    assert drawn == [
+        [["waits", 0, 286], ["sends", 286, 286], ["sends", 886, 114]],
+        [["sends", 286, 286], ["waits", 857, 29], ["sends", 886, 114]],
+    ]
+    page.run("document.querySelector('a[href=\"#1\"]').click()")
+    page.wait("document.querySelector('#details h2')?.innerText.includes('1.json')")
+
+
+# Each table's rows, a cell by the heading of its column.
+TABLES = """[...document.querySelectorAll("[id='0/ranks'] table")].map((table) => {
+  const heads = [...table.querySelectorAll("thead th")].map((head) => head.innerText.trim());
+  return [...table.tBodies[0].rows].map((row) => Object.fromEntries([...row.cells].map((cell, at) => [heads[at], cell.innerText.trim()])));
+})"""
+
+
+@needs_chromium
+def test_who_waits_and_how_far_apart_ranks_came_stands_side_by_side(opened):
+    ranks, collectives = opened().run(TABLES)
+    # The starts are 20, 100 and 10 us apart; in the last one it is rank 1 that waits.
+    waits = {row["rank"]: (row["waits"], row["keeps waiting"]) for row in ranks}
+    assert waits == {"rank 0": ("120 us", "10.0 us"), "rank 1": ("10.0 us", "120 us")}
+    (row,) = collectives
+    assert (row["collective"], row["calls"], row["skew"], row["last"]) == ("all_reduce", "3", "20.0 us", "1 (2 of 3)")
+    # 130 of 570 us.
+    assert row["waiting"] == "22.8 %"
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [360, 390])
+def test_on_a_phone_nothing_of_the_ranks_is_cut(opened, width):
+    assert opened(width=width, height=800).cut() == []

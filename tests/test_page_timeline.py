@@ -18,7 +18,6 @@ from browser import CHROMIUM, Browser
 from builder import TraceBuilder
 from conftest import SHARED_TRACES
 
-import pytest_torchprof
 from pytest_torchprof import load
 from pytest_torchprof.analysis.lanes import rows_of
 from pytest_torchprof.cli import main
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))[:3]
 SHARED = sorted(SHARED_TRACES.glob("*.json.gz"))
-SCRIPTS = Path(pytest_torchprof.__file__).parent / "report" / "page"
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202egnihton\x00" + "x" * 100_000
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not here (apt-get install chromium)")
 
@@ -195,40 +193,6 @@ def text(browser: Browser, selector: str) -> str:
 def in_view_us(browser: Browser) -> float:
     number, unit = re.match(r"([\d.]+) (ns|us|ms|s) in view", text(browser, ".timeline .tl-status")).groups()
     return float(number) * {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[unit]
-
-
-@needs_chromium
-def test_the_page_counts_what_the_recordings_hold(browser, tmp_path):
-    """All recordings in one page, each drawn in turn, with the page's own scripts."""
-    wanted, payloads = {}, []
-    for path in [*OWN, *SHARED]:
-        profile = load(path)
-        wanted[path.name] = [str(number) for number in recorded(profile.trace)]
-        payload = b64encode(zlib.compress(pack(profile), 6)).decode()
-        payloads.append(f'<script type="text/plain" id="{path.name}">{payload}</script>')
-    scripts = "".join(
-        (SCRIPTS / f"{name}.js").read_text()
-        for name in ("words", "recording", "painting", "details", "timeline", "flame")
-    )
-    ready = "document.documentElement.dataset.ready = 'true';"
-    page = tmp_path / "all.html"
-    page.write_text(f"<!doctype html><div id=t></div>{''.join(payloads)}<script>{scripts}{ready}</script>")
-    browser.open(page)
-    found = browser.run(
-        """(async () => {
-          const found = {}, element = document.getElementById("t");
-          for (const script of document.querySelectorAll("script[id]")) {
-            const view = Timeline.draw(element, [Timeline.read(await unpack(script.id))]);
-            await new Promise(requestAnimationFrame);
-            const {slices, timeNs, gpuTimeNs} = element.dataset;
-            found[script.id] = [slices, timeNs, gpuTimeNs];
-            view.destroy();
-          }
-          return found;
-        })()"""
-    )
-    assert found == wanted
-    assert browser.complaints == []
 
 
 @needs_chromium

@@ -233,6 +233,24 @@ class BodyFailed(Account, frozen=True):
     """The error's class."""
 
 
+class BodyRaisedOurs(Account, frozen=True):
+    """The test's own code raised an error of this package, such as that of a wrong argument."""
+
+    SENTENCE = "{explanation}"
+
+    explanation: str
+    """What fails, in a line, as the short summary has it."""
+
+
+class ExpectFailed(Account, frozen=True):
+    """Limits that the test's own code gave to ``expect()`` do not hold."""
+
+    SENTENCE = "{explanation}"
+
+    explanation: str
+    """What fails, in a line, as the short summary has it."""
+
+
 class BodySkipped(Account, frozen=True):
     """The test's own code skipped it."""
 

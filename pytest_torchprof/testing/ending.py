@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof.report.account import BodyFailed, BodySkipped
+from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError
+from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 class Ending:
     """How a test ended; by default it ran to its end, so that everything it asked for is judged."""
 
-    by_itself: BodyFailed | BodySkipped | None = None
+    by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | ExpectFailed | None = None
     """Why the test failed or skipped itself, where that counts and its measurements are only recorded."""
     skipped: bool = False
     """Whether it ended by a skip."""
@@ -40,7 +42,7 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
         # It hides a missed limit, never a measurement that failed.
         return Ending(cut_off=True)
     if not is_skip:
-        return Ending(by_itself=BodyFailed(type(raised).__name__))
+        return Ending(by_itself=_failure_of(raised))
     if skipped_at_gate(measurements):
         # The test looked at a number that this run does not have; what the CPU can answer may still fail it.
         return Ending()
@@ -48,6 +50,13 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
         # What was not measured counts, however the test goes on; what the skip cuts off does not.
         return Ending(cut_off=True, asks_no_more=True)
     return Ending(by_itself=BodySkipped(str(raised)), skipped=True)
+
+
+def _failure_of(raised: BaseException) -> BodyFailed | BodyRaisedOurs | ExpectFailed:
+    if not isinstance(raised, TorchprofError):
+        return BodyFailed(type(raised).__name__)
+    kind = ExpectFailed if isinstance(raised, LimitsMissed) else BodyRaisedOurs
+    return kind(raised.in_one_line or first_line(str(raised)))
 
 
 def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:

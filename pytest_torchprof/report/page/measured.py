@@ -16,6 +16,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.report.account import ExpectFailed
 from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.recorded import recorded_result
@@ -80,6 +81,7 @@ class Measured:
             result.baseline_fails,
             result.against_time is not None and result.against_time.fails,
             *(verdict.status != HOLDS for verdict in result.limits),
+            *(isinstance(part, ExpectFailed) for part in result.account),
         )
         return ERROR if result.outcome is Outcome.FAILED and not any(judged) else str(result.outcome)
 

@@ -195,7 +195,7 @@ const Sections = (() => {
   };
   const SHARES = {time_us: "share", self_gpu_us: "share, own GPU", self_cpu_us: "share, own CPU"};
   const NAMES = {kernel: "kernel", family: "family", op: "operator", module: "module"};
-  const NOUNS = {kernel: "kernel names", family: "kernel families", op: "operators", module: "modules"};
+  const NOUNS = {kernel: ["kernel name", "kernel names"], family: ["kernel family", "kernel families"], op: ["operator", "operators"], module: ["module", "modules"]};
 
   // Columns come with their titles and units; what has no title stands below a row's name.
   const rowTable = (table, way, find, steps) => {
@@ -216,7 +216,7 @@ const Sections = (() => {
     ];
     const total = rows.reduce((sum, row) => sum + (row.time_us ?? 0), 0);
     const caption = [
-      `${show.count(rows.length)} ${NOUNS[way]}`, steps > 1 && ` over ${show.count(steps)} steps`, table.own === "time_us" && `, shares of ${told("us", total)}`,
+      `${show.count(rows.length)} ${NOUNS[way][rows.length === 1 ? 0 : 1]}`, steps > 1 && ` over ${show.count(steps)} steps`, table.own === "time_us" && `, shares of ${told("us", total)}`,
       table.of_step && ", of one step", table.more && `; ${show.count(table.more)} more are left out`,
     ].filter(Boolean).join("");
     return DataTable.make({caption, columns, rows, by: compared ? "difference" : table.own});

@@ -281,7 +281,7 @@ const Timeline = (() => {
     state.search.value = "";
     const count = mark(state, new Map([[side, found.of]]), {side, mark: found, title});
     if (!count) return count;
-    const begin = state.hits[0].start, end = state.hits.reduce((latest, hit) => Math.max(latest, hit.end), 0);
+    const begin = state.hits[0].start, end = state.hits.reduce((latest, hit) => Math.max(latest, hit.end), begin);
     const longest = state.hits.reduce((best, hit) => (hit.end - hit.start > best.end - best.start ? hit : best));
     const room = Math.max((end - begin) * (count > 1 ? 0.02 : 0.4), 25);
     look(state, begin - room, end + room);
