@@ -24,7 +24,7 @@ from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.series import EXACT, Series
-from pytest_torchprof.history.since import intervals_of, read_condition
+from pytest_torchprof.history.since import answer_of, read_condition
 from pytest_torchprof.history.sources import notes_in, records_in
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at, tables_at
@@ -69,9 +69,10 @@ examples:
   torchprof history import history artifact.zip --only-event push
   torchprof history merge runs.db history s3://bucket/history
 
-exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 changes: with
---fail-on, it cannot be told: the newest commit was not measured in full, the order of commits is not known, or all
-times are too few for any step"""
+exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 it cannot be told:
+changes with --fail-on, and when, where the newest commit was not measured in full, the order of commits is not known or
+a record is damaged; changes too where all times are too few for any step, when too where a commit beside the one that
+it names was not measured, or its runs disagree"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -269,10 +270,12 @@ def _when(arguments: Namespace) -> int:
     branch, all_series = read_test(arguments)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
+    sure = not _is_unsure(branch)
     for series in all_series:
-        intervals = intervals_of(series.points, condition)
-        sys.stdout.write("\n".join(when_lines(series, intervals, arguments.condition, width)) + "\n")
-    return DONE
+        answer = answer_of(series, condition)
+        sys.stdout.write("\n".join(when_lines(series, answer, arguments.condition, width)) + "\n")
+        sure &= answer.is_sure
+    return DONE if sure else UNKNOWN
 
 
 def _import(arguments: Namespace) -> int:
