@@ -17,6 +17,7 @@ from pytest_torchprof.cli.history_read import (
     read_test,
     store_that_is_there,
 )
+from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
 from pytest_torchprof.history.changes import State, events_of
 from pytest_torchprof.history.changes_json import changes_json
 from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
@@ -134,6 +135,14 @@ def add_arguments(parser: Parser) -> None:
     merge.set_defaults(only_event=None)
     push = add("push", _push, f"add the records that wait in {OUTBOX}, and remove them there")
     push.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's root directory (.)")
+    for own in (taking, merge, push):
+        own.add_argument(
+            ANYWAY,
+            dest="anyway",
+            action="store_true",
+            help="also take records of which nothing tells whether they are of this history's project: of runs outside "
+            "a repository, or in one without a remote of which the history knows no commit",
+        )
     history_notes.add_commands(add)
     history_files.add_commands(add)
     history_prune.add_commands(add)
@@ -280,7 +289,7 @@ def _when(arguments: Namespace) -> int:
 
 def _import(arguments: Namespace) -> int:
     records = chain.from_iterable(map(_records_of, arguments.source))
-    taken = take(store_at(arguments.store), records, arguments.only_event)
+    taken = take(store_at(arguments.store), records, arguments.only_event, anyway=arguments.anyway)
     others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
     counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"
     sys.stdout.write(f"{counts}\n")
@@ -317,17 +326,22 @@ def _merge(arguments: Namespace) -> int:
 def _push(arguments: Namespace) -> int:
     store, outbox = store_at(arguments.store), HistoryFolder(arguments.rootdir / OUTBOX)
     sent, refused = 0, 0
-    for record in list(believed(records_of(outbox))):
-        try:
-            store.add(record)
-        except StoreUnusable as problem:
-            raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
-        except BadRecord as problem:
-            sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
-            refused += 1
-        else:
-            outbox.remove([record.uuid])
-            sent += 1
+    waiting = list(believed(records_of(outbox)))
+    try:
+        project = HistoryProject(store)
+        for record in waiting:
+            try:
+                project.refuse_other(record, anyway=arguments.anyway)
+                store.add(record)
+            except BadRecord as problem:
+                sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
+                refused += 1
+            else:
+                project.note(record)
+                outbox.remove([record.uuid])
+                sent += 1
+    except StoreUnusable as problem:
+        raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE
 
