@@ -104,10 +104,21 @@ def test_a_run_records_what_started_it_and_the_job_that_it_is(run_tests, monkeyp
     assert job == (None if own is None else (own.provider, own.run, own.attempt, own.job))
 
 
+STAMPED = """
+import time
+from pathlib import Path
+
+@cpu
+def test_it(torchprof):
+    stamps = [time.time()]
+    torchprof(torch.sin, x)
+    Path("ran").write_text(f"{stamps[0]} {time.time()}")
+"""
+
+
 def test_a_run_began_before_its_tests_and_ended_after_them(run_tests):
-    source = f"{MEASURED}; open('ran', 'a').write(f'{{time.time()}} ')".replace("import", "import time,", 1)
     before = datetime.now(UTC)
-    run_tests(source, HISTORY).assert_outcomes(passed=1)
+    run_tests(STAMPED, HISTORY).assert_outcomes(passed=1)
     after = datetime.now(UTC)
     record = only_record()
     ran = [datetime.fromtimestamp(float(moment), UTC) for moment in Path("ran").read_text().split()]
@@ -302,7 +313,7 @@ def test_a_record_is_on_the_disk_before_it_gets_its_name_and_its_name_is_after_i
 
     def synced(descriptor):
         fsync(descriptor)
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
         events.append(("synced", path.name, path.stat().st_size if path.is_file() else None))
 
     def moved(source, target, **how):
