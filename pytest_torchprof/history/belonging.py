@@ -50,14 +50,25 @@ class HistoryProject:
         self._added.update(_known_to(head.commit))
 
     def refuse_other(self, head: RunHead, *, anyway: bool = False) -> None:
-        """Raise BadRecord for a record of another project, or of one that nothing tells, but ``anyway``."""
+        """Raise BadRecord for a record of another project, or of one that nothing tells, but ``anyway``.
+
+        What the history has under its id may be anything: to keep the record once more adds nothing.
+        """
         project = None if head.commit is None else head.commit.project
         if self.is_new or (project is not None and project == self.name):
             return
         if None not in (project, self.name):
-            raise BadRecord(f"{head.uuid}: of the project {project}, and this is the history of {self.name}")
-        if not anyway and not self._is_of_one_repository(head.commit):
-            raise BadRecord(f"{head.uuid}: {self._why_unknown(head.commit)}; {ANYWAY} takes it")
+            problem = f"of the project {project}, and this is the history of {self.name}"
+        elif anyway or self._is_of_one_repository(head.commit):
+            return
+        else:
+            problem = f"{self._why_unknown(head.commit)}; {ANYWAY} takes it"
+        if not self._has(head.uuid):
+            raise BadRecord(f"{head.uuid}: {problem}")
+
+    def _has(self, uuid: str) -> bool:
+        with closing(self._store.packed({uuid}, most_bytes=1)) as known:
+            return next(known, None) is not None
 
     def _is_of_one_repository(self, commit: CommitRecord | None) -> bool:
         commits = self._commits | self._added
