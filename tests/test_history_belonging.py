@@ -1,4 +1,4 @@
-"""Whose records a history takes: those of its own project, whoever writes them, and none of which nothing tells it."""
+"""Whose records a history takes: those of its own project, whoever writes them, and none whose project is not known."""
 
 from __future__ import annotations
 

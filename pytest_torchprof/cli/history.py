@@ -140,8 +140,8 @@ def add_arguments(parser: Parser) -> None:
             ANYWAY,
             dest="anyway",
             action="store_true",
-            help="also take records of which nothing tells whether they are of this history's project: of runs outside "
-            "a repository, or in one without a remote of which the history knows no commit",
+            help="also take records of which it is not known whether they are of this history's project: of runs "
+            "outside a repository, or in one without a remote of which the history knows no commit",
         )
     history_notes.add_commands(add)
     history_files.add_commands(add)

@@ -1,7 +1,7 @@
 """Of which project a history is, and whether a record is of it: kernels of one project are no points of another's.
 
 A record names its project, by its remote. Where it or the history names none, a commit that both know tells that they
-are of one repository. Nothing tells where a run was outside of one: such a record is taken where somebody says so.
+are of one repository. A run outside of one may be of any project: its record is taken where somebody says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.store import Store
 
 ANYWAY = "--without-project"
-"""The option that takes records of which nothing tells the project."""
+"""The option that takes records whose project is not known."""
 
 
 class HistoryProject:
@@ -50,7 +50,7 @@ class HistoryProject:
         self._added.update(_known_to(head.commit))
 
     def refuse_other(self, head: RunHead, *, anyway: bool = False) -> None:
-        """Raise BadRecord for a record of another project, or of one that nothing tells, but ``anyway``.
+        """Raise BadRecord for a record of another project, or, but ``anyway``, of one that is not known.
 
         What the history has under its id may be anything: to keep the record once more adds nothing.
         """
@@ -75,7 +75,7 @@ class HistoryProject:
         return not commits if commit is None else not commits.isdisjoint(_known_to(commit))
 
     def _why_unknown(self, commit: CommitRecord | None) -> str:
-        """Return why nothing tells whether a record is of its project."""
+        """Return why it is not known whether a record is of its project."""
         history = "of runs that name no project" if self.name is None else f"of {self.name}"
         if commit is None:
             return f"the run was in no repository, and this is the history {history}"

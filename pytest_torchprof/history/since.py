@@ -52,9 +52,9 @@ class Interval(Struct, frozen=True, kw_only=True):
     first: Point
     until: Point | None
     """The first point at which it no longer holds; None if it holds to the newest one."""
-    untold_before: int
+    gaps_before: int
     """How many runs before the first point, back to the last without it, do not tell whether it held."""
-    untold_until: int
+    gaps_until: int
     """How many runs before that at which it no longer holds, back to the last with it, do not tell so."""
     disagree: bool
     """Whether it holds in one and not in another run of the same commit with the same versions."""
@@ -62,22 +62,22 @@ class Interval(Struct, frozen=True, kw_only=True):
     @property
     def is_sure(self) -> bool:
         """Whether nothing that was not measured can move its beginning or its end."""
-        return not (self.untold_before or self.untold_until or self.disagree)
+        return not (self.gaps_before or self.gaps_until or self.disagree)
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ConditionAnswer(Struct, frozen=True, kw_only=True):
     """Where a condition holds in a series."""
 
     intervals: tuple[Interval, ...]
     """Oldest first."""
-    told: int
+    known: int
     """How many points have the number."""
-    newest_is_told: bool
+    newest_is_known: bool
 
     @property
     def is_sure(self) -> bool:
         """Whether nothing that was not measured can make it another one."""
-        return self.newest_is_told and all(interval.is_sure for interval in self.intervals)
+        return self.newest_is_known and all(interval.is_sure for interval in self.intervals)
 
 
 def read_condition(text: str) -> Condition:
@@ -91,35 +91,35 @@ def read_condition(text: str) -> Condition:
     return Condition(name, sign, float(bound))
 
 
-def answer_of(series: Series, condition: Condition) -> Answer:
+def answer_of(series: Series, condition: Condition) -> ConditionAnswer:
     """Return where a condition holds in a series; points at which the number is not known are gaps."""
-    place = {run.uuid: at for at, run in enumerate(series.branch.runs)}
-    untold = list(series.unmeasured)
-    told: list[tuple[Point, bool]] = []
+    index_of = {run.uuid: at for at, run in enumerate(series.branch.runs)}
+    gaps = list(series.unmeasured)
+    known: list[tuple[Point, bool]] = []
     holds: bool | None = None
     for point in series.points:
         holds = condition.holds(point)
         if holds is None:
-            untold.append(place[point.run.uuid])
+            gaps.append(index_of[point.run.uuid])
         else:
-            told.append((point, holds))
+            known.append((point, holds))
 
-    def gaps(earlier: Point | None, later: Point) -> int:
+    def gaps_between(earlier: Point | None, later: Point) -> int:
         """Return how many runs between two points do not tell, of other commits than theirs."""
-        known = {later.commit, None if earlier is None else earlier.commit}
-        first = -1 if earlier is None else place[earlier.run.uuid]
-        between = [at for at in untold if first < at < place[later.run.uuid]]
+        ends = {later.commit, None if earlier is None else earlier.commit}
+        first = -1 if earlier is None else index_of[earlier.run.uuid]
+        between = [at for at in gaps if first < at < index_of[later.run.uuid]]
         commits = [series.branch.runs[at].commit for at in between]
-        return sum(commit is not None and commit.sha not in known for commit in commits)
+        return sum(commit is not None and commit.sha not in ends for commit in commits)
 
     intervals: list[Interval] = []
-    for is_held, group in groupby(enumerate(told), lambda numbered: numbered[1][1]):
+    for is_held, group in groupby(enumerate(known), lambda numbered: numbered[1][1]):
         if not is_held:
             continue
         own = [at for at, _ in group]
-        first, last = told[own[0]][0], told[own[-1]][0]
-        before = told[own[0] - 1][0] if own[0] else None
-        until = told[own[-1] + 1][0] if own[-1] + 1 < len(told) else None
+        first, last = known[own[0]][0], known[own[-1]][0]
+        before = known[own[0] - 1][0] if own[0] else None
+        until = known[own[-1] + 1][0] if own[-1] + 1 < len(known) else None
         ends = [(point, after) for point, after in ((before, first), (last, until)) if point and after]
         intervals.append(
             Interval(
@@ -127,10 +127,10 @@ def answer_of(series: Series, condition: Condition) -> Answer:
                 before=before,
                 first=first,
                 until=until,
-                untold_before=gaps(before, first),
-                untold_until=0 if until is None else gaps(last, until),
+                gaps_before=gaps_between(before, first),
+                gaps_until=0 if until is None else gaps_between(last, until),
                 disagree=any(point.commit == after.commit and not point.moved(after) for point, after in ends),
             )
         )
-    newest_is_told = holds is not None and not series.open_end
-    return Answer(intervals=tuple(intervals), told=len(told), newest_is_told=newest_is_told)
+    newest_is_known = holds is not None and not series.open_end
+    return ConditionAnswer(intervals=tuple(intervals), known=len(known), newest_is_known=newest_is_known)

@@ -30,7 +30,7 @@ def take(
 ) -> Taken:
     """Add records to a history, and return what became of them.
 
-    Those of another project than the history's are refused, and without ``anyway`` those of which nothing tells it;
+    Those of another project than the history's are refused, and without ``anyway`` those whose project is not known;
     with ``only_event``, those of other events are left out.
     """
     taken = Taken()
