@@ -133,9 +133,12 @@ def stream_of_commits(count):
     """Return a history for ``git fast-import``: ``main`` with a commit a day, of which the last merges ``side``."""
     yield "reset refs/heads/main\n"
     for at in range(count):
-        merged = f"from :{at}\nmerge :9000\n" if at == count - 1 else ""
+        merged = ""
         if at == count - 1:
-            yield f"commit refs/heads/side\nmark :9000\ncommitter a <a@b.c> {at * 86400 - 50} +0000\ndata 4\nside\nfrom :3\n"
+            # Younger than nearly all of main.
+            who = f"committer a <a@b.c> {1_700_000_000 + at * 86400 - 50} +0000"
+            yield f"commit refs/heads/side\nmark :9000\n{who}\ndata 4\nside\nfrom :3\n"
+            merged = f"from :{at}\nmerge :9000\n"
         who = f"author a <a@b.c> 5 +0000\ncommitter a <a@b.c> {1_700_000_000 + at * 86400} +0200\n"
         yield f"commit refs/heads/main\nmark :{at + 1}\n{who}data 1\n{at % 10}\n{merged}"
 
