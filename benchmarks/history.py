@@ -26,6 +26,7 @@ import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from pytest_torchprof.history.branch_baseline import branch_baseline
@@ -56,6 +57,7 @@ TIMES = (
     "cpu_gpu_ratio",
     "gpu_utilization",
 )
+ROUNDS = 5
 H100 = Environment(gpu="NVIDIA H100 80GB HBM3", torch="2.14.0", cuda="13.0", python="3.12.4")
 
 
@@ -169,12 +171,33 @@ def command(*words: str) -> tuple[Cost, bytes]:
     return Cost(wall_s, float(cpu_s), int(memory)), done.stdout
 
 
-def _start() -> str:
-    """Return how long Python takes to begin, with the libraries of a store and nothing to do."""
-    code = "import pytest_torchprof.cli.history, pytest_torchprof.history.sql.database"
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)
-    return f"{time.perf_counter() - began:.2f} s"
+def of_one_test(*words: str) -> str:
+    """Return what a command took that asks for one test, with its parts: Python's start, and the answer alone.
+
+    Each is the median of as many, by turns, after a first round that fetches the file from the disk.
+    """
+    start = "import pytest_torchprof.cli.history, pytest_torchprof.history.sql.database"
+    answer = (
+        "import contextlib, io, sys, time; from pytest_torchprof.cli import main\n"
+        "for _ in range(2):\n"
+        "    began = time.perf_counter()\n"
+        "    with contextlib.redirect_stdout(io.StringIO()): main()\n"
+        "    took = time.perf_counter() - began\n"
+        "print(took)"
+    )
+    wholes, starts, answers = [], [], []
+    for _ in range(ROUNDS + 1):
+        wholes.append(command(*words)[0].wall_s)
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", start], check=True)
+        starts.append(time.perf_counter() - began)
+        asked = [sys.executable, "-c", answer, "history", *words]
+        answers.append(float(subprocess.run(asked, capture_output=True, check=True).stdout))
+    whole_s, start_s, answer_s = (median(times[1:]) for times in (wholes, starts, answers))
+    return (
+        f"{whole_s:.2f} s, of which {start_s:.2f} s ({start_s / whole_s:.0%}) the start of Python with the libraries; "
+        f"the answer alone, in a process that has given it once: {answer_s:.3f} s ({answer_s / whole_s:.0%})"
+    )
 
 
 def main() -> None:
@@ -222,8 +245,7 @@ def main() -> None:
         print(f"{len(planted.times)} steps of times planted: {len(hits)} found, {len(steps) - len(hits)} others called")
         asked = next(test for test, changes in planted.counts.items() if changes)
         for words in (("log", store, asked), ("when", store, asked, "kernels >= 1")):
-            taken_by_one, _ = command(*words)
-            print(f"torchprof history {words[0]} of one test: {taken_by_one}; the start of Python in it: {_start()}")
+            print(f"torchprof history {words[0]} of one test: {of_one_test(*words)}", flush=True)
         page = Path(name, "history.html")
         drawn, _ = command("page", store, "-o", str(page))
         print(f"torchprof history page: {drawn}, a file of {page.stat().st_size / 1e6:.1f} MB", flush=True)

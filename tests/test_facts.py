@@ -330,6 +330,7 @@ NAMES_AND_VALUES = {
     "NeedsGpu.what": "a number",
     "OtherConditions.at_commit": "conditions of samples",
     "OtherConditions.here": "conditions of samples",
+    "Result.compile_us": "phases of a compilation",
     "Result.telling": "names of limits",
     "RankTooLate.goal": "a point of the run, as the rank announced it",
     "TooFewRecordings.wanted": "a number, or a pattern",

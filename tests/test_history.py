@@ -6,6 +6,7 @@ import gzip
 import json
 import multiprocessing
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ import rank_jobs
 from histories import UPGRADED, launched, run_of, sha, write
 from jsonschema import validate
 from msgspec.structs import replace
+from repository import Repository
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
@@ -282,6 +284,13 @@ def test_an_upgrade_that_changes_nothing_is_no_event(tmp_path, capsys):
     assert changes(capsys, write(tmp_path, runs))["events"] == []
 
 
+def test_a_job_of_more_ranks_is_another_series(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 2 else SIX, rank=0, ranks=2 if at < 2 else 4)) for at in range(4)]
+    told = changes(capsys, write(tmp_path, runs))
+    assert told["events"] == []
+    assert [(series["rank"], series["ranks"], series["points"]) for series in told["series"]] == [(0, 2, 2), (0, 4, 2)]
+
+
 def test_two_versions_that_run_side_by_side_are_not_compared_with_each_other(tmp_path, capsys):
     runs = [
         run for at in range(4)
@@ -335,6 +344,51 @@ def test_what_was_not_measured_is_a_gap_and_never_a_change(tmp_path, capsys):
     assert told["events"] == []
     (series,) = told["series"]
     assert (series["points"], series["gaps"], series["missing"]) == (4, {"lost-kernels": 1}, 1)
+
+
+SKIPPED = """
+import os
+import torch
+
+@cpu
+def test_it(torchprof):
+    torchprof(torch.sin, x)
+    if "WITHOUT" in os.environ: pytest.skip("not today")
+
+@cpu
+def test_body():
+    if "WITHOUT" in os.environ: pytest.skip("not today")
+    torch.sin(x)
+
+@pytest.mark.skipif("WITHOUT" in os.environ, reason="not today")
+@cpu
+def test_marked(): torch.sin(x)
+"""
+
+
+def test_a_run_that_skips_a_test_leaves_a_gap_that_is_listed_as_skipped(run_tests, pytester, capsys, monkeypatch):
+    pytester.path.joinpath(".gitignore").write_text("__pycache__\n")
+    git(pytester.path, "init", "-q")
+    for number in range(3):
+        with monkeypatch.context() as patched:
+            if number == 1:
+                patched.setenv("WITHOUT", "1")
+            pytester.path.joinpath(".gitignore").write_text(f"__pycache__\ntest_it.py\n.torchprof\n# {number}\n")
+            git(pytester.path, "add", ".gitignore")
+            git(pytester.path, "commit", "-q", "-m", str(number))
+            run_tests(SKIPPED, "--torchprof-history=kept")
+    capsys.readouterr()
+    series = {own["test"]: own for own in changes(capsys, "kept")["series"]}
+    listed = {name.partition("::")[2]: (own["points"], own["gaps"], own["missing"]) for name, own in series.items()}
+    assert listed == {
+        "test_it": (2, {"skipped": 1}, 0),
+        "test_body": (2, {"not-run-to-end": 1}, 0),
+        "test_marked": (2, {}, 1),
+    }
+    assert main(["history", "changes", "kept"]) == 0
+    assert "gaps: 1 not-run-to-end, 1 skipped, 1 missing" in capsys.readouterr().out
+    assert main(["history", "log", "kept", "test_it.py::test_it"]) == 0
+    assert "gaps: 1 skipped" in capsys.readouterr().out
 
 
 def test_a_test_that_a_run_of_all_tests_no_longer_has_was_removed_and_is_no_gap(tmp_path, capsys):
@@ -531,6 +585,16 @@ def test_where_no_ancestry_connects_the_runs_dates_order_them_and_no_commit_is_a
     )
 
 
+def test_every_answer_by_dates_says_so_and_what_tells_the_order(tmp_path, capsys):
+    folder = str(write(tmp_path, [run_of(at, launched(TEST, FIVE if at < 300 else SIX)) for at in (0, 299, 600)]))
+    for words, status in (("changes", 0), ("log", 0), ("when", 3)):
+        more = {"changes": [], "log": [TEST], "when": [TEST, "kernels >= 6"]}[words]
+        assert main(["history", words, folder, *more]) == status
+        heading = " ".join(capsys.readouterr().out.split())
+        assert heading.startswith("main: 3 runs of 3 commits, in the order of their dates")
+        assert "--git DIR" in heading
+
+
 def test_a_clone_tells_the_order_that_the_records_do_not(tmp_path, capsys):
     clone = tmp_path / "clone"
     clone.mkdir()
@@ -580,6 +644,70 @@ def test_a_condition_is_answered_with_the_commit_since_which_it_holds(tmp_path, 
     assert f"since {sha(5)[:7]} (2026-01-06); {sha(4)[:7]} before it had 5\n" in out
     assert main(["history", "when", str(folder), TEST, "kernels > 100"]) == 0
     assert "never, in 7 runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("counts", "status", "told"),
+    [
+        ([5, 5, 6, 6], 0, "before it had 5"),
+        ([5, None, 6, 6], 3, "had 5 (1 run in between did not measure it)"),
+        ([5, None, 5, 6], 0, "before it had 5"),
+        ([6, 6, None, 5], 3, "(1 run in between did not measure it)"),
+        ([5, 6, 6, None], 3, "not known of the newest commit"),
+        ([5, 5, 5, None], 3, "not known of the newest commit"),
+        ([5, 5, None, 5], 0, "never, in 3 runs"),
+        ([None, None], 3, "not known: no run has measured it"),
+        ([None, 6, 6, 6], 3, "(1 run in between did not measure it)"),
+    ],
+)
+def test_a_condition_whose_answer_hangs_on_a_gap_is_one_that_cannot_be_told(tmp_path, capsys, counts, status, told):
+    runs = [run_of(at, launched(TEST, count and {"k": count})) for at, count in enumerate(counts)]
+    assert main(["history", "when", str(write(tmp_path, runs)), TEST, "kernels >= 6"]) == status
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_number_that_is_not_known_is_never_called_too_small(tmp_path, capsys):
+    folder = str(write(tmp_path, [run_of(at, launched(TEST, FIVE)) for at in range(3)]))
+    assert main(["history", "when", folder, TEST, "graph_breaks >= 1"]) == 3
+    assert "not known: no run has measured it" in capsys.readouterr().out
+
+
+def test_runs_of_one_commit_that_disagree_a_damaged_record_or_no_order_leave_a_condition_open(tmp_path, capsys):
+    steady = [run_of(at, launched(TEST, FIVE)) for at in range(3)]
+    unsteady = write(tmp_path / "unsteady", [*steady, run_of(2, launched(TEST, SIX), version="1.0", complete=False)])
+    damaged = write(tmp_path / "damaged", steady)
+    (damaged / f"bad{SUFFIX}").write_bytes(encode(steady[0])[:-9])
+    for folder in (unsteady, damaged):
+        assert main(["history", "when", str(folder), TEST, "kernels >= 6"]) == 3
+    assert "runs of one commit disagree" in capsys.readouterr().out
+
+
+def test_an_upgrade_between_two_runs_of_a_commit_is_an_answer(tmp_path, capsys):
+    runs = [run_of(0, launched(TEST, FIVE)), run_of(0, launched(TEST, SIX), environment=UPGRADED)]
+    assert main(["history", "when", str(write(tmp_path, runs)), TEST, "kernels >= 6"]) == 0
+    assert "before it had 5\n" in capsys.readouterr().out
+
+
+def test_the_log_draws_the_number_that_is_asked_for_and_puts_it_first(tmp_path, capsys):
+    counts = [(5, 9), (5, 9), (5, 7), (5, 7)]
+    runs = []
+    for at, (kernels, launches) in enumerate(counts):
+        measured, structure = launched(TEST, {"k": kernels})
+        runs.append(run_of(at, (replace(measured, counts={"kernels": kernels, "launches": launches}), structure)))
+    folder = str(write(tmp_path, runs))
+    drawn = {}
+    for number in ("kernels", "launches"):
+        assert main(["history", "log", folder, TEST, "--number", number]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        at = next(at for at, line in enumerate(lines) if line.startswith("commits "))
+        drawn[number] = (lines[at - 1].split()[0:2], lines[at].split()[3], lines[at + 2].split()[3])
+    assert drawn == {
+        "kernels": (["kernels", "▁▁▁▁"], "kernels", "5"),
+        "launches": (["launches", "██▁▁"], "launches", "9"),
+    }
+    with pytest.raises(SystemExit) as ended:
+        raise SystemExit(main(["history", "log", folder, TEST, "--number", "gpu_busy_us"]))
+    assert ended.value.code == 2
 
 
 def test_the_log_has_a_row_for_each_stretch_without_a_change(tmp_path, capsys, monkeypatch):
@@ -804,7 +932,8 @@ def test_ranks_that_the_user_has_started_leave_one_record_together(pytester):
     ranks = rank_jobs.run(2, "--torchprof-history=kept")
     assert [rank.outcome("test_it") for rank in ranks] == ["passed", "passed"]
     (record,) = records("kept")
-    (_, _, first), (_, _, second) = (by_rank(record)[rank] for rank in (0, 1))
+    (world, _, first), (other_world, _, second) = (by_rank(record)[rank] for rank in (0, 1))
+    assert (world, other_world) == (2, 2)
     assert second == first + 1
 
 
@@ -815,3 +944,34 @@ def test_each_rank_has_a_series_of_its_own(tmp_path, capsys):
     ]
     (change,) = event(capsys, write(tmp_path, runs))["tests"]
     assert (change["rank"], change["ranks"]) == (1, 2)
+
+
+# ------------------------------------------------------------------------------------- what is printed can be pasted
+
+PACKAGE = {
+    "model.py": "import torch\n\ndef block(x):\n    return torch.sin(x)\n",
+    "test_model.py": (
+        "import pytest, torch\nimport model\n\n@pytest.mark.torchprof(device='cpu', warmup=1, steps=1)\n"
+        "@pytest.mark.parametrize('size', [4])\ndef test_block(size): model.block(torch.ones(size))\n"
+    ),
+}
+
+
+def test_the_line_that_bisects_a_range_finds_the_commit_when_it_is_pasted(tmp_path, capsys):
+    made = Repository(tmp_path / "made", PACKAGE)
+    shas = [made.git("rev-parse", "HEAD").strip()]
+    for subject, change in (("notes", ""), ("a cosine", ".cos()"), ("a remark", "  # as before")):
+        made.write({"model.py": f"{(made.path / 'model.py').read_text().rstrip()}{change}\n", "notes": subject})
+        shas.append(made.commit(subject))
+    test = "test_model.py::test_block[4]"
+    runs = [
+        run_of(at, launched(test, FIVE if at < 2 else SIX), sha=shas[at], ancestors=tuple(shas[:at][::-1]))
+        for at in (0, 3)
+    ]
+    assert main(["history", "changes", str(write(tmp_path / "kept", runs))]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "torchprof bisect" in line]
+    program, *words = shlex.split(line)
+    assert program == "torchprof"
+    run = made.torchprof(*words)
+    assert run.status == 0, run.out
+    assert f"first bad commit: {shas[2]}" in run.out

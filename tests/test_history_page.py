@@ -78,6 +78,23 @@ def timed_page(tmp_path_factory):
     return made(tmp_path_factory.mktemp("timed"), timed_runs())
 
 
+def test_a_page_is_one_file_with_nothing_of_others_in_it(page):
+    """Neither a library nor anything that a browser would fetch; the drawings are its own."""
+    text = page.read_text()
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
+    assert scripts
+    assert not [attributes for attributes, _ in scripts if "src" in attributes]
+    assert not re.findall(r"<(?:iframe|object|embed|img|base)\b", text)
+    assert all('href="data:' in link for link in re.findall(r"<link[^>]*>", text))
+    assert "default-src 'none'" in text
+    code = "".join(body for attributes, body in scripts if "json" not in attributes)
+    assert not re.findall(r"\b(?:fetch|XMLHttpRequest|WebSocket|EventSource|importScripts|sendBeacon|require)\b", code)
+    assert not re.findall(r"\bimport\b\s*[({'\"\w]", code)
+    assert not re.findall(r"@import|url\((?!['\"]?(?:data:|#))", text)
+    known = {"http://www.w3.org/2000/svg"}
+    assert set(re.findall(r"https?://[^\s\"'<>)]+", code)) <= known
+
+
 def names(browser):
     return browser.run("[...document.querySelectorAll('.series h2 bdi')].map(name => name.textContent)")
 

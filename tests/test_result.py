@@ -83,6 +83,7 @@ WHOLE = Result(
     time=Times(conditions={"clock": "gpu"}, samples=3, median_us=2.0, quantiles_us=(1.0, 2.0, 3.0)),
     time_share=0.1,
     compile_caches=CompileCaches(uses=CacheUses(triton=CacheUse(hits=2)), phase="warm"),
+    compile_us={"tracing": 700},
     against_time=TimeComparison(
         verdict="worse",
         reason=BudgetSpent(9.5),

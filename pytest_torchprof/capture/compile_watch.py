@@ -149,7 +149,7 @@ class CompileWatch:
             cudagraph_skips=self._cudagraph_skips(before),
             fx_graphs=torch_inductor.inductor_graphs(cpu=self._generates_cpp),
             package_is_bound=self._package_is_bound,
-            time_us=self._time_us(),
+            time_us=None if self._log.cleared else self._time_us(),
             remote_cache_hits=sum(attempt.remote_cache_hits for attempt in self._attempts),
             caches=CompileCaches(uses=uses_between(before.caches, uses_so_far(self._triton_cache))),
         )

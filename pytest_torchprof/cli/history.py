@@ -17,6 +17,7 @@ from pytest_torchprof.cli.history_read import (
     read_test,
     store_that_is_there,
 )
+from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
 from pytest_torchprof.history.changes import State, events_of
 from pytest_torchprof.history.changes_json import changes_json
 from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
@@ -24,7 +25,7 @@ from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.series import EXACT, Series
-from pytest_torchprof.history.since import intervals_of, read_condition
+from pytest_torchprof.history.since import answer_of, read_condition
 from pytest_torchprof.history.sources import notes_in, records_in
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at, tables_at
@@ -69,9 +70,10 @@ examples:
   torchprof history import history artifact.zip --only-event push
   torchprof history merge runs.db history s3://bucket/history
 
-exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 changes: with
---fail-on, it cannot be told: the newest commit was not measured in full, the order of commits is not known, or all
-times are too few for any step"""
+exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 it cannot be told:
+changes with --fail-on, and when, where the newest commit was not measured in full, the order of commits is not known or
+a record is damaged; changes too where all times are too few for any step, when too where a commit beside the one that
+it names was not measured, or its runs disagree"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -133,6 +135,14 @@ def add_arguments(parser: Parser) -> None:
     merge.set_defaults(only_event=None)
     push = add("push", _push, f"add the records that wait in {OUTBOX}, and remove them there")
     push.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's root directory (.)")
+    for own in (taking, merge, push):
+        own.add_argument(
+            ANYWAY,
+            dest="anyway",
+            action="store_true",
+            help="also take records of which it is not known whether they are of this history's project: of runs "
+            "outside a repository, or in one without a remote of which the history knows no commit",
+        )
     history_notes.add_commands(add)
     history_files.add_commands(add)
     history_prune.add_commands(add)
@@ -269,15 +279,17 @@ def _when(arguments: Namespace) -> int:
     branch, all_series = read_test(arguments)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
+    sure = not _is_unsure(branch)
     for series in all_series:
-        intervals = intervals_of(series.points, condition)
-        sys.stdout.write("\n".join(when_lines(series, intervals, arguments.condition, width)) + "\n")
-    return DONE
+        answer = answer_of(series, condition)
+        sys.stdout.write("\n".join(when_lines(series, answer, arguments.condition, width)) + "\n")
+        sure &= answer.is_sure
+    return DONE if sure else UNKNOWN
 
 
 def _import(arguments: Namespace) -> int:
     records = chain.from_iterable(map(_records_of, arguments.source))
-    taken = take(store_at(arguments.store), records, arguments.only_event)
+    taken = take(store_at(arguments.store), records, arguments.only_event, anyway=arguments.anyway)
     others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
     counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"
     sys.stdout.write(f"{counts}\n")
@@ -314,17 +326,22 @@ def _merge(arguments: Namespace) -> int:
 def _push(arguments: Namespace) -> int:
     store, outbox = store_at(arguments.store), HistoryFolder(arguments.rootdir / OUTBOX)
     sent, refused = 0, 0
-    for record in list(believed(records_of(outbox))):
-        try:
-            store.add(record)
-        except StoreUnusable as problem:
-            raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
-        except BadRecord as problem:
-            sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
-            refused += 1
-        else:
-            outbox.remove([record.uuid])
-            sent += 1
+    waiting = list(believed(records_of(outbox)))
+    try:
+        project = HistoryProject(store)
+        for record in waiting:
+            try:
+                project.refuse_other(record, anyway=arguments.anyway)
+                store.add(record)
+            except BadRecord as problem:
+                sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
+                refused += 1
+            else:
+                project.note(record)
+                outbox.remove([record.uuid])
+                sent += 1
+    except StoreUnusable as problem:
+        raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE
 

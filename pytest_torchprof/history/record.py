@@ -134,6 +134,8 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Times in microseconds, shares and sizes, without those that are not known."""
     time: Times | None = None
     """The untraced time, where the test asked for it."""
+    compile_us: dict[str, int] = {}
+    """How long torch.compile took in each phase, without the phases inside it; only those that torch has measured."""
     baseline: BaselineState | None = None
     findings: tuple[str, ...] = ()
     """The codes of what stands out."""

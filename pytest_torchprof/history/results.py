@@ -101,6 +101,7 @@ def _measured(measured: MeasurementRecord, varying: VaryingRecord, environments:
         environment=None if measured.environment is None else environments[measured.environment],
         structure=measured.structure,
         time=varying.time,
+        compile_us=varying.compile_us,
     )
 
 

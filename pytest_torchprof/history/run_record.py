@@ -62,6 +62,7 @@ def _varying(result: Result, entry: EntryFields | None, launched: int | None) ->
     return VaryingRecord(
         numbers=numbers,
         time=result.time if result.outcome in JUDGED else None,
+        compile_us=result.compile_us,
         baseline=result.baseline_state,
         findings=tuple(dict.fromkeys(finding.code for finding in result.findings)),
         launched=launched,

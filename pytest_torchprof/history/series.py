@@ -111,6 +111,8 @@ class Series(Struct, frozen=True, kw_only=True):
     """How many of its measurements were not judged, by the code of the reason or by their outcome."""
     missing: int
     """How many complete runs on this hardware, from its first point on, did not measure it."""
+    unmeasured: tuple[int, ...]
+    """Where these runs, and those of its gaps, stand among those of the branch."""
     open_end: bool
     """Whether the last of these runs, or that which tried last to measure it, has no point of it."""
     removed_at: str | None = None
@@ -315,13 +317,15 @@ class _Draft(Struct):
         gaps: Counter[str] = Counter()
         for gap in self.gaps:
             gaps[gap.measured.code or str(gap.measured.outcome)] += len(gap.indices)
+        missing = [index for index in later if index not in seen and branch.runs[index].complete]
         gone = None if without == len(branch.runs) else branch.runs[without].commit
         return Series(
             key=key,
             branch=branch,
             stretches=stretches,
             gaps=gaps,
-            missing=sum(branch.runs[index].complete for index in later if index not in seen),
+            missing=len(missing),
+            unmeasured=tuple(sorted([*missing, *(index for gap in self.gaps for index in gap.indices)])),
             open_end=gone is None and max([*later[-1:], self._newest_unjudged]) > last,
             removed_at=None if gone is None else gone.sha,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -14,9 +15,9 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from pytest_torchprof.history.series import Point
+    from pytest_torchprof.history.series import Point, Series
 
 _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -51,6 +52,32 @@ class Interval(Struct, frozen=True, kw_only=True):
     first: Point
     until: Point | None
     """The first point at which it no longer holds; None if it holds to the newest one."""
+    gaps_before: int
+    """How many runs before the first point, back to the last without it, do not tell whether it held."""
+    gaps_until: int
+    """How many runs before that at which it no longer holds, back to the last with it, do not tell so."""
+    disagree: bool
+    """Whether it holds in one and not in another run of the same commit with the same versions."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nothing that was not measured can move its beginning or its end."""
+        return not (self.gaps_before or self.gaps_until or self.disagree)
+
+
+class ConditionAnswer(Struct, frozen=True, kw_only=True):
+    """Where a condition holds in a series."""
+
+    intervals: tuple[Interval, ...]
+    """Oldest first."""
+    known: int
+    """How many points have the number."""
+    newest_is_known: bool
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nothing that was not measured can make it another one."""
+        return self.newest_is_known and all(interval.is_sure for interval in self.intervals)
 
 
 def read_condition(text: str) -> Condition:
@@ -64,21 +91,46 @@ def read_condition(text: str) -> Condition:
     return Condition(name, sign, float(bound))
 
 
-def intervals_of(points: Iterable[Point], condition: Condition) -> list[Interval]:
-    """Return where a condition holds, oldest first; points at which the number is not known tell nothing."""
-    intervals: list[Interval] = []
-    first: Point | None = None
-    before: Point | None = None
-    last_without: Point | None = None
-    for point in points:
+def answer_of(series: Series, condition: Condition) -> ConditionAnswer:
+    """Return where a condition holds in a series; points at which the number is not known are gaps."""
+    index_of = {run.uuid: at for at, run in enumerate(series.branch.runs)}
+    gaps = list(series.unmeasured)
+    known: list[tuple[Point, bool]] = []
+    holds: bool | None = None
+    for point in series.points:
         holds = condition.holds(point)
-        if holds and first is None:
-            first, before = point, last_without
-        if holds is False:
-            if first is not None:
-                intervals.append(Interval(number=condition.number, before=before, first=first, until=point))
-                first = None
-            last_without = point
-    if first is not None:
-        intervals.append(Interval(number=condition.number, before=before, first=first, until=None))
-    return intervals
+        if holds is None:
+            gaps.append(index_of[point.run.uuid])
+        else:
+            known.append((point, holds))
+
+    def gaps_between(earlier: Point | None, later: Point) -> int:
+        """Return how many runs between two points do not tell, of other commits than theirs."""
+        ends = {later.commit, None if earlier is None else earlier.commit}
+        first = -1 if earlier is None else index_of[earlier.run.uuid]
+        between = [at for at in gaps if first < at < index_of[later.run.uuid]]
+        commits = [series.branch.runs[at].commit for at in between]
+        return sum(commit is not None and commit.sha not in ends for commit in commits)
+
+    intervals: list[Interval] = []
+    for is_held, group in groupby(enumerate(known), lambda numbered: numbered[1][1]):
+        if not is_held:
+            continue
+        own = [at for at, _ in group]
+        first, last = known[own[0]][0], known[own[-1]][0]
+        before = known[own[0] - 1][0] if own[0] else None
+        until = known[own[-1] + 1][0] if own[-1] + 1 < len(known) else None
+        ends = [(point, after) for point, after in ((before, first), (last, until)) if point and after]
+        intervals.append(
+            Interval(
+                number=condition.number,
+                before=before,
+                first=first,
+                until=until,
+                gaps_before=gaps_between(before, first),
+                gaps_until=0 if until is None else gaps_between(last, until),
+                disagree=any(point.commit == after.commit and not point.moved(after) for point, after in ends),
+            )
+        )
+    newest_is_known = holds is not None and not series.open_end
+    return ConditionAnswer(intervals=tuple(intervals), known=len(known), newest_is_known=newest_is_known)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, Series, SeriesKey
-    from pytest_torchprof.history.since import Interval
+    from pytest_torchprof.history.since import ConditionAnswer, Interval
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS: Final = 60
@@ -137,13 +137,16 @@ def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point
     return [*lines, *([f"gaps: {lacking}"] if lacking else []), *gone]
 
 
-def when_lines(series: Series, intervals: Sequence[Interval], condition: str, width: int) -> list[str]:
+def when_lines(series: Series, answer: ConditionAnswer, condition: str, width: int) -> list[str]:
     """Return in which commits a condition holds in a series."""
     lines = [printable(f"{series.key.name}   {series.key.hardware}")]
-    for interval in intervals:
+    for interval in answer.intervals:
         lines += [printable(line) for line in wrapped(_interval(interval, condition), _INDENT, first="  ", width=width)]
-    if not intervals:
-        lines.append(printable(f"  {condition}: never, in {counted(series.count, 'run')}"))
+    if not answer.intervals:
+        never = f"never, in {counted(answer.known, 'run')}" if answer.known else "not known: no run has measured it"
+        lines.append(printable(f"  {condition}: {never}"))
+    if answer.known and not answer.newest_is_known:
+        lines.append("  not known of the newest commit, which was not measured")
     return lines
 
 
@@ -154,8 +157,16 @@ def _interval(interval: Interval, condition: str) -> str:
     else:
         value = BY_NAME[interval.number].show(interval.before.measured.counts[interval.number])
         since = f"since {first}; {interval.before.commit[:7]} before it had {value}"
+    since += _not_measured(interval.gaps_before)
     until = "" if interval.until is None else f", until {interval.until.commit[:7]} ({date_of(interval.until)})"
-    return f"{condition}: {since}{until}"
+    until += _not_measured(interval.gaps_until)
+    disagree = "; runs of one commit disagree" if interval.disagree else ""
+    return f"{condition}: {since}{until}{disagree}"
+
+
+def _not_measured(runs: int) -> str:
+    """Return that runs in between do not tell."""
+    return f" ({counted(runs, 'run')} in between did not measure it)" if runs else ""
 
 
 def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:

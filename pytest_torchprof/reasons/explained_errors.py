@@ -307,7 +307,8 @@ ERRORS: Final[Mapping[str, Explained]] = {
     Code.BAD_RECORD: Explained(
         """
         A file is no record of a run, is cut off, is larger than any record, was written by a newer version, belongs to
-        another project, or has the id of another record that is there. It is refused and named, and all others count.
+        [another project](history.md#one-history-one-project) or to one that is not known, or has the id of another
+        record that is there. It is refused and named, and all others count.
         """,
     ),
     Code.NO_HISTORY: Explained(

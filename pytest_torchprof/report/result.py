@@ -125,6 +125,8 @@ class Result(Struct, frozen=True, kw_only=True):
     """By how much it may become slower; None if times are not compared."""
     compile_caches: CompileCaches | None = None
     """The use of torch.compile's caches; None if it was not in use."""
+    compile_us: dict[str, int] = {}
+    """How long torch.compile took in each phase, without the phases inside it; only those that torch has measured."""
     against_time: TimeComparison | None = None
     """How its time compares with another commit's; None if that was not asked for."""
     of_rule: bool = False

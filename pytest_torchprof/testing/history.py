@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_torchprof.history.belonging import HistoryProject
 from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
@@ -26,6 +27,7 @@ from pytest_torchprof.testing.figures import figures_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_torchprof.history.store import Store
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.session import RunState
 
@@ -51,13 +53,18 @@ def leave_record(state: RunState, run: RunRecord) -> None:
     if where is None or store is None:
         return
     try:
-        within(PATIENCE_S, lambda: store.add(record))
+        within(PATIENCE_S, lambda: _add(store, record))
     except TimeoutError as error:
         state.note_left_behind(f"--torchprof-history={where.shown}: {error}. {_sent_later(state, record)}")
     except StoreUnusable as problem:
         state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_sent_later(state, record)}")
     except BadRecord as problem:
         state.note_left_behind(f"--torchprof-history={where.shown}: {problem.text}. {_sent_later(state, record)}")
+
+
+def _add(store: Store, record: RunRecord) -> None:
+    HistoryProject(store).refuse_other(record)
+    store.add(record)
 
 
 def _sent_later(state: RunState, record: RunRecord) -> str:

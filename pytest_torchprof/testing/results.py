@@ -42,6 +42,7 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
         reason=problem.reason if isinstance(problem, NotMeasured) else None,
         environment=seen.trace.environment if seen is not None else None,
         compile_caches=_caches(seen) if seen is not None else None,
+        compile_us=_compile_us(seen) if seen is not None else {},
         location=test.location,
         of_rule=test.options.of_rule_alone,
         time_share=test.baseline.time_share if state.options.against is not None else None,
@@ -108,3 +109,10 @@ def _entry_fields(test: MeasuredTest, judgement: Judgement, profile: Profile) ->
 def _caches(profile: Profile) -> CompileCaches | None:
     own = profile.trace.metadata
     return None if own is None or own.compile is None else own.compile.caches
+
+
+def _compile_us(profile: Profile) -> dict[str, int]:
+    own = profile.trace.metadata
+    times_us = None if own is None or own.compile is None else own.compile.time_us
+    # A phase that this torch does not time, or that did not take place, is 0 there; the total is their sum.
+    return {phase: us for phase, us in (times_us or {}).items() if us and phase != "total"}

@@ -100,7 +100,8 @@ def _run(record: RunRecord, commit: Row | None, machine: Row) -> Row:
 def _measurement(
     run: str, at: int, measured: MeasurementRecord, varying: VaryingRecord, ids: Mapping[tuple[str, object], str]
 ) -> Row:
-    numbers = {**measured.counts, **varying.numbers}
+    compile_us = {f"compile_{phase}_us": us for phase, us in varying.compile_us.items()}
+    numbers = {**measured.counts, **varying.numbers, **compile_us}
     return {
         "run": run,
         "position": at,
