@@ -59,6 +59,7 @@ class Launching:
         self._of_any_size: dict[int, bool] = {}
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
+        self._holds_code = bool(self.generated)
         self.refused: list[Reason] = []
         """Why questions had no answer, of all that were asked: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
@@ -178,7 +179,7 @@ class Launching:
         inputs = trace.ops.inputs[op] if op >= 0 and sure else ABSENT
         message = trace.collectives.get(gpu_op)
         collective = (None, None) if message is None else (message.collective, message.dtype)
-        code = self.code(gpu_op)
+        code = self.code(gpu_op) if self._holds_code else None
         given = self._inputs.without_sizes(inputs) if inputs >= 0 and self._is_of_any_size(named) else inputs
         key = (named, self._chains.number(op), given, called, collective, code)
         kernel_name = self._decoded.get(key)
