@@ -158,6 +158,14 @@ class Analysis(HasViews, AllAttributes):
     def _recorded_steps(self) -> tuple[StepProfile, ...]:
         return tuple(StepProfile(self.trace, self.launching, part) for part in self.launching.parts)
 
+    @shared
+    def _worst(self) -> Numbers:
+        return numbers.worst([step.numbers for step in self._recorded_steps], self._window)
+
+    @shared
+    def _median(self) -> Numbers:
+        return numbers.median([step.numbers for step in self._recorded_steps], self._window)
+
     @cached_property
     def _steps(self) -> tuple[StepProfile, ...]:
         if self.repeat is None:
@@ -200,7 +208,7 @@ class Analysis(HasViews, AllAttributes):
     def worst(self) -> Numbers:
         """Each number's largest value over the steps."""
         self._look("worst")
-        return self.worst_of(self._steps)
+        return self._worst
 
     def worst_of(self, steps: Sequence[StepProfile]) -> Numbers:
         """Return each number's largest value over these steps."""
@@ -211,7 +219,7 @@ class Analysis(HasViews, AllAttributes):
     def median(self) -> Numbers:
         """Each number's median over the steps."""
         self._look("median")
-        return self.median_of(self._steps)
+        return self._median
 
     def median_of(self, steps: Sequence[StepProfile]) -> Numbers:
         """Return each number's median over these steps."""

@@ -57,7 +57,6 @@ class GpuWork:
         """Prepare to look; the work is done when asked."""
         self.trace = trace
         self.launching = launching
-        self._decoded: dict[int, KernelName] = {}
 
     @cached_property
     def window(self) -> tuple[int, int]:
@@ -187,11 +186,7 @@ class GpuWork:
 
     def decoded(self, group: Group) -> KernelName:
         """Return what name and launch say together."""
-        first = group.members[0]
-        decoded = self._decoded.get(first)
-        if decoded is None:
-            decoded = self._decoded[first] = self.launching.decoded(first)
-        return decoded
+        return self.launching.decoded(group.members[0])
 
     def op_name(self, group: Group) -> str | None:
         """Return the launching operator's name."""
@@ -267,7 +262,7 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        roots, lane = [i for i, holder in enumerate(trace.nesting.parent) if holder < 0], trace.captured.lane
+        roots, lane = where(trace.nesting.parent, {ABSENT}), trace.captured.lane
         return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property

@@ -55,9 +55,11 @@ class Launching:
         self._called: dict[int, str | None] = {}
         self._inputs = OperatorInputs(trace)
         self._decoded: dict[object, KernelName] = {}
+        self._decoded_of: dict[int, KernelName] = {}
         self._of_any_size: dict[int, bool] = {}
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
+        self._holds_code = bool(self.generated)
         self.refused: list[Reason] = []
         """Why questions had no answer, of all that were asked: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
@@ -164,27 +166,32 @@ class Launching:
 
     def decoded(self, gpu_op: int) -> KernelName:
         """Return what the kernel's name says, completed by its launch."""
-        trace, op = self._trace, self.op_of[gpu_op]
+        known = self._decoded_of.get(gpu_op)
+        if known is None:
+            known = self._decoded_of[gpu_op] = self._decode(gpu_op)
+        return known
+
+    def _decode(self, gpu_op: int) -> KernelName:
+        trace, op, named = self._trace, self.op_of[gpu_op], self._trace.gpu.name[gpu_op]
         call = trace.links.call_of[gpu_op]
         called = trace.calls.name[call] if call >= 0 else ABSENT
         sure = gpu_op not in trace.captured.unsure
         inputs = trace.ops.inputs[op] if op >= 0 and sure else ABSENT
         message = trace.collectives.get(gpu_op)
         collective = (None, None) if message is None else (message.collective, message.dtype)
-        code = self.code(gpu_op)
-        given = self._inputs.without_sizes(inputs) if inputs >= 0 and self._is_of_any_size(gpu_op) else inputs
-        key = (trace.gpu.name[gpu_op], self._chains.number(op), given, called, collective, code)
+        code = self.code(gpu_op) if self._holds_code else None
+        given = self._inputs.without_sizes(inputs) if inputs >= 0 and self._is_of_any_size(named) else inputs
+        key = (named, self._chains.number(op), given, called, collective, code)
         kernel_name = self._decoded.get(key)
         if kernel_name is None:
-            name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
+            name, call_name = trace.names[named], trace.names[called] if called >= 0 else None
             launch = self._launch(op if sure else ABSENT, call_name, collective, self._is_triton(name))
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
             kernel_name = self._decoded[key] = with_operands(name, decoded, launch)
         return kernel_name
 
-    def _is_of_any_size(self, gpu_op: int) -> bool:
+    def _is_of_any_size(self, name: int) -> bool:
         """Whether sizes of operands add nothing to what the kernel's name says: its family is known, and no product."""
-        name = self._trace.gpu.name[gpu_op]
         if name not in self._of_any_size:
             decoded = self.named(name)
             self._of_any_size[name] = decoded.triton is None and decoded.family not in (None, *CONTRACTING)
@@ -296,9 +303,15 @@ class Launching:
                 name = names[ops.name[op]]
                 yield BriefKernel(name, self.decoded_operator(op), name, ops.end[op] - ops.start[op])
             return
-        gpu, op_of = trace.gpu, self.op_of
-        for i in kernels_in_order(self._trace, part):
-            yield BriefKernel(names[gpu.name[i]], self.decoded(i), self.op_name(op_of[i]), gpu.end[i] - gpu.start[i])
+        in_order, named, start, end = kernels_in_order(trace, part), trace.gpu.name, trace.gpu.start, trace.gpu.end
+        # By whole columns: a nightly's recordings hold some hundred kernels each, and are gone through three times.
+        yield from map(
+            BriefKernel,
+            [names[named[i]] for i in in_order],
+            map(self.decoded, in_order),
+            self.op_names(in_order),
+            [end[i] - start[i] for i in in_order],
+        )
 
     def _operator_fields(self, op: int) -> dict[str, Any]:
         """Return what a kernel has from the operator that it comes from, its name aside."""

@@ -27,7 +27,8 @@ class OperatorInputs:
         """Prepare to answer."""
         self._trace = trace
         self._operands_by_index: dict[int, Inputs] = {}
-        self._without_sizes_by_index: dict[int, tuple[object, ...]] = {}
+        self._without_sizes_by_index: dict[int, int] = {}
+        self._without_sizes: dict[tuple[object, ...], int] = {}
 
     def operands(self, index: int) -> Inputs:
         """Return a set of operands, by its index in ``Trace.inputs``."""
@@ -38,15 +39,20 @@ class OperatorInputs:
             self._operands_by_index[index] = operands
         return operands
 
-    def without_sizes(self, index: int) -> tuple[object, ...]:
-        """Return what a set of operands is but for sizes and strides: types, which have no dimensions, and settings."""
-        distinct = self._without_sizes_by_index.get(index)
-        if distinct is None:
-            types, shapes, _ = self.operands(index)
+    def without_sizes(self, index: int) -> int:
+        """Return a number that sets share which are alike but for sizes and strides.
+
+        Types are alike, which have no dimensions, and settings.
+        """
+        number = self._without_sizes_by_index.get(index)
+        if number is None:
+            fields = self._fields(index)
+            shapes, known = _decoded(fields[0]), self._without_sizes
             scalars = None if shapes is None else tuple([shape == [] for shape in shapes])
-            distinct = (types, scalars, *map(bytes, self._fields(index)[3:]))
-            self._without_sizes_by_index[index] = distinct
-        return distinct
+            # Texts are compared, which need not be decoded: there are thousands of sets, and a few that are alike.
+            number = known.setdefault((scalars, bytes(fields[1]), *map(bytes, fields[3:])), len(known))
+            self._without_sizes_by_index[index] = number
+        return number
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
         """Return the inputs other than tensors, each in its position as text; None if they are not recorded or kept."""

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
 def kernels_in_order(trace: Trace, part: Part) -> list[int]:
     """Return the part's kernels in the order in which they were launched."""
-    gpu, call_of, launched = trace.gpu, trace.links.call_of, trace.calls.start
-
-    def moment(i: int) -> tuple[int, int, int]:
-        return (launched[call_of[i]] if call_of[i] >= 0 else gpu.start[i], gpu.start[i], i)
-
-    return sorted((i for i in part.gpu_ops if gpu.kind[i] == KERNEL), key=moment)
+    kind, start, call_of, launched = trace.gpu.kind, trace.gpu.start, trace.links.call_of, trace.calls.start
+    kernels = [i for i in part.gpu_ops if kind[i] == KERNEL]
+    moments = [(launched[call] if (call := call_of[i]) >= 0 else start[i], start[i], i) for i in kernels]
+    return [i for _, _, i in sorted(moments)]
 
 
 def order_of(trace: Trace, part: Part) -> Counter[tuple[tuple[str, ...], ...]]:

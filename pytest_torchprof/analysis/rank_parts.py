@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernel import LaunchedKernel
     from pytest_torchprof.trace import Trace
 
 _MOST_RANKS: Final = 1 << 20
@@ -47,7 +47,8 @@ def part_of(analysis: Analysis) -> RankPart:
     named = trace.header.get("host_name")
     host = named if isinstance(named, str) else None
     hidden = analysis.kernels_unknown is not None or analysis.doubt is not None
-    kernels = None if hidden else tuple(_count(step.kernels) for step in analysis.steps)
+    brief = analysis.launching.brief_kernels
+    kernels = None if hidden else tuple(_count(brief(step.part)) for step in analysis.steps)
     supposed = None if hidden else analysis.supposing("communication")
     return RankPart(
         rank=rank,
@@ -80,7 +81,7 @@ def named_part(analysis: Analysis) -> RankPart | None:
     return None if rank_and_size(analysis.trace) is None else part_of(analysis)
 
 
-def _count(kernels: Iterable[Kernel]) -> Mapping[str, Mapping[str, int]]:
+def _count(kernels: Iterable[LaunchedKernel]) -> Mapping[str, Mapping[str, int]]:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for kernel in kernels:
         counts[without_index(kernel.name)][recorded_types(kernel) or ""] += 1

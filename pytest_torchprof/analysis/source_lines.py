@@ -217,6 +217,7 @@ class Origins:
         self._inner: dict[int, tuple[_Frame | None, str | None]] = {}
         self._of_marks: dict[int, Origin | None] = {ABSENT: None}
         self._of_ops: dict[int, Origin | None] = {}
+        self._of_calls: dict[tuple[int, int], Origin | None] = {}
         self.recorded = any(thread != trace.captured.lane for thread in set(trace.frames.thread))
         """Whether the recording has Python frames at all, or marks; those of a graph's capture aside."""
 
@@ -232,10 +233,14 @@ class Origins:
 
         ``call`` and ``op`` may be ABSENT.
         """
-        calls = self._trace.calls
         if call < 0:
             return None
-        return self._forward_origin(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
+        # Several findings are about the same calls.
+        if (call, op) not in self._of_calls:
+            calls = self._trace.calls
+            origin = self._forward_origin(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
+            self._of_calls[call, op] = origin
+        return self._of_calls[call, op]
 
     def of_capture(self, call: int) -> Origin | None:
         """Return where the launch of a graph's kernel was captured, by its index among the captured launches."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import compress
-from operator import sub
+from itertools import compress, count, repeat
+from operator import le, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.trace import intervals
@@ -55,7 +55,8 @@ def long_stretches(trace: Trace) -> list[Stretch]:
 
 
 def _long(columns: Calls | Ranges) -> list[int]:
-    return [i for i, ns in enumerate(map(sub, columns.end, columns.start)) if ns >= LONG_NS]
+    # A recording has a hundred thousand events and a few that are long.
+    return list(compress(count(), map(le, repeat(LONG_NS), map(sub, columns.end, columns.start))))
 
 
 def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]:

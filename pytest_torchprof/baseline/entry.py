@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import statistics
 import textwrap
 from collections import Counter
 from functools import lru_cache
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.analysis.numbers import TABLE, middle
 from pytest_torchprof.baseline.family_times import spent_by_family
 from pytest_torchprof.kernels import names
 from pytest_torchprof.text import printable
@@ -269,7 +268,7 @@ def times(conditions: Mapping[str, str | int], samples: Sequence[float], **other
     return Times(
         conditions=dict(conditions),
         samples=len(ordered),
-        median_us=_round_to_four_digits(statistics.median(ordered)),
+        median_us=_round_to_four_digits(middle(ordered)),
         quantiles_us=tuple(_round_to_four_digits(_interpolate(ordered, middle)) for middle in middles),
         **others,
     )

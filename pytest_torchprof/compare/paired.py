@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.analysis.numbers import middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +14,7 @@ CONFIDENCE: Final = 0.95
 
 def hodges_lehmann(values: Sequence[float]) -> float:
     """Return the median of the values' pairwise means: as robust as a median, and nearly as steady as a mean."""
-    return statistics.median(_walsh_averages(values))
+    return middle(_walsh_averages(values))
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

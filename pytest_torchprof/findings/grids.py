@@ -6,6 +6,7 @@ from itertools import pairwise
 from operator import le
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
 from pytest_torchprof.findings.evidence import KernelFacts, evidence
 from pytest_torchprof.findings.finding import (
@@ -50,9 +51,8 @@ _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
     work = analysis.gpu_work
-    times = [*_partly_filled(work)]
-    small = set(_small_among(analysis, times).yes)
-    partly = [time for time in times if not small.isdisjoint(time[4])]
+    small = set(_small_grids(analysis).yes)
+    partly = [time for time in _partly_filled(analysis) if not small.isdisjoint(time[4])]
     spent_ns = [
         (end - start) * (len(small.intersection(kernels)) if len(kernels) > 1 else 1)
         for _, start, end, _, kernels in partly
@@ -80,7 +80,13 @@ thousands.
 """
 
 
-def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
+@once
+def _partly_filled(analysis: Analysis) -> Sequence[_PartlyFilled]:
+    """Return the times in which a device was not filled, device after device."""
+    return [*_partly_filled_times(analysis.gpu_work)]
+
+
+def _partly_filled_times(work: GpuWork) -> Iterator[_PartlyFilled]:
     """Yield the times in which a device was not filled; kernels that run beside each other count together.
 
     A kernel without a recorded grid may fill any device.
@@ -131,21 +137,17 @@ def _filled_together(
             yield begin, until, filled, running
 
 
+@once
 def _small_grids(analysis: Analysis) -> Replies[int]:
-    return _small_among(analysis, _partly_filled(analysis.gpu_work))
-
-
-def _small_among(analysis: Analysis, times: Iterable[_PartlyFilled]) -> Replies[int]:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
-    Communication needs no more blocks, and neither do kernels that are made to take time. ``times`` are those in which
-    a device was not filled.
+    Communication needs no more blocks, and neither do kernels that are made to take time.
     """
     gpu, work = analysis.trace.gpu, analysis.gpu_work
     blocks, talking = gpu.blocks_per_sm, work.communication
     if work.lasting:
         talking = talking.union(i for i in work.kernels if gpu.name[i] in work.lasting)
-    partly = {i for *_, kernels in times for i in kernels}
+    partly = {i for *_, kernels in _partly_filled(analysis) for i in kernels}
     kernels = work.kernels
     computing = [i for i in kernels if i not in talking] if talking else kernels
     # Lists, as a recording has tens of thousands.

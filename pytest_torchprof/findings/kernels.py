@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.costs import CostlyChildren, Hotspot, ManySmallCalls
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import members
@@ -142,6 +143,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     )
 
 
+@once
 def _to_be_batched(analysis: Analysis) -> dict[int, list[int]]:
     """Return for each operator its kernels that could be launched together; those of compiled code are already."""
     work = analysis.gpu_work

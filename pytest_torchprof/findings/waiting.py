@@ -92,7 +92,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before = max(zip(lengths, gaps.before, strict=True))
     set_up_us = late_us(analysis, work.set_up.spans)
-    within, within_too = ranges_around(analysis.trace, late_gaps(analysis))
+    within, within_too = _late_within(analysis)
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
@@ -182,7 +182,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         else max(waited_us - late_us(analysis, others), 0.0)
     )
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
-    within, within_too = ranges_around(analysis.trace, late_gaps(analysis))
+    within, within_too = _late_within(analysis)
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -249,6 +249,12 @@ def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
     late = _late_gaps(analysis)
     return intervals.union(late.starts, late.ends)
+
+
+@once
+def _late_within(analysis: Analysis) -> tuple[str | None, str | None]:
+    """Return the range, or the two, in which a device waited so for most of the time."""
+    return ranges_around(analysis.trace, late_gaps(analysis))
 
 
 def _awaited(analysis: Analysis, gpu_op: int) -> str:

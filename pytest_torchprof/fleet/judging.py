@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.rank_parts import part_of, rank_and_size
 from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.analysis.tables import rows_by
-from pytest_torchprof.baseline.entry import structure_hash
+from pytest_torchprof.baseline.entry import structure_hash, times_of
 from pytest_torchprof.fleet.at_hand import NotFetched, at_hand, is_same
 from pytest_torchprof.fleet.rules import Question, asked_of
 from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
@@ -27,7 +27,7 @@ from pytest_torchprof.reasons.recordings import Unreadable
 from pytest_torchprof.reasons.unreadable import OfPath
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.recorded import recorded_result
-from pytest_torchprof.report.result import Result, calls_of, with_numbers
+from pytest_torchprof.report.result import Result, calls_of
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def _judged(task: FileTask) -> FileRecord:
     return replace(
         _record(task),
         result=replace(
-            with_numbers(base, profile),
+            base,
+            time=times_of(profile),
             rank=rank,
             ranks=ranks,
             device=task.question.device or "auto",

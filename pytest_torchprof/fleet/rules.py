@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -58,6 +57,8 @@ class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_rules(path: Path) -> tuple[FleetRule, ...]:
     """Return the rules of a file; TorchprofError where it cannot be read or a rule is none."""
+    import tomllib  # noqa: PLC0415 - each process judges by what it is handed, without the file
+
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8"))
         rules = msgspec.convert(written, _RulesFile).rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -31,7 +31,7 @@ class LaunchedKernel(Protocol):
     def dur_ns(self) -> int: ...
 
 
-class BriefKernel(NamedTuple):
+class BriefKernel(Struct, frozen=True, gc=False):
     """A kernel without all else, for whoever goes through thousands of them."""
 
     name: str

@@ -15,7 +15,7 @@ from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, FLOAT, NO_TEN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.operands import Launch
     from pytest_torchprof.trace.metadata import GeneratedKernel
@@ -82,10 +82,10 @@ def leaves_open(family: str | None, dtype: str | None, layout: str | None, helpe
     return helper is None and (arranged or dtype in (None, _FP8))
 
 
-def recorded_types(kernel: Kernel) -> str | None:
+def recorded_types(kernel: LaunchedKernel) -> str | None:
     """Return the types that a kernel works on; None if neither its name nor its operator shows them."""
-    operands = kernel.decoded.operands
-    return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
+    operands, dtype = kernel.decoded.operands, kernel.decoded.dtype
+    return " ".join(types_of(operands)) if operands and dtype in (None, _FP8) else dtype
 
 
 def hides_types(kernel: Kernel) -> bool:

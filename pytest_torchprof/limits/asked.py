@@ -156,6 +156,8 @@ def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
     """Return one or several verdicts for each limit; a limit that could not be measured never holds."""
     limits = tuple(asked)
+    if not limits:
+        return ()
     idle = idle_step(analysis, limits)
     return tuple(answered(verdict, wanted) for wanted in limits for verdict in _verdicts(analysis, wanted, idle))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -61,6 +60,8 @@ def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
         if places or any(_is_in(path, name, places) for path in paths):
             continue
         known = {path_name for path in paths if not (path_name := _home(path)).endswith(".py")}
+        from difflib import get_close_matches  # noqa: PLC0415 - only a name that is none needs it
+
         close = get_close_matches(
             name, (known | {top for top in sys.modules if "." not in top}) - {name}, n=1, cutoff=0.7
         )

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import count, islice, repeat
-from operator import add, attrgetter
+from operator import add
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
@@ -169,7 +169,6 @@ def _is_of_hardware(counter: tuple[str, str]) -> bool:
 
 _NO_INPUTS = b"null,null,null"
 _NO_SHAPE, _MOST_SHAPES = b"\0\0\0", 2**16 - 1
-_NAME_OF, _THREAD_OF = attrgetter("name"), attrgetter("tid")
 
 
 class _Numbering(defaultdict[Any, int]):
@@ -292,7 +291,7 @@ class Columns:
             part.start.extend(start)
             part.end.extend(map(add, start, took))
             names, members = self.names, roles.events[role]
-            part.name.extend(map(names.__getitem__, map(_NAME_OF, members)))
+            part.name.extend([names[event.name] for event in members])
             self._arguments(part, role, members, types)
         self._weigh(known)
 
@@ -306,7 +305,8 @@ class Columns:
             part.process.extend([event.pid for event in members])
             part.stream.extend([event.tid if event.args.stream is None else event.args.stream for event in members])
         else:
-            part.thread.extend(map(self.threads.__getitem__, map(_THREAD_OF, members)))
+            threads = self.threads
+            part.thread.extend([threads[event.tid] for event in members])
             if isinstance(part, Ranges):
                 self._operands(part, role, members, types)
             else:
@@ -370,7 +370,7 @@ class Columns:
         gpu.process.extend([processes[event.pid] for event in events])
         shown = [event.tid if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
         true = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(shown, args, strict=True)]
-        gpu.stream.extend(map(streams.__getitem__, true))
+        gpu.stream.extend([streams[stream] for stream in true])
         gpu.correlation.extend([arg.correlation for arg in args])
         gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])

@@ -387,8 +387,14 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def spans(self, prefix: str = "", suffix: str = "") -> list[Span]:
         """Return the operators and user annotations with this prefix and suffix of their name, in start order."""
-        names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
+        named = self._names_of_ranges
+        names = {i for i, name in named if name.startswith(prefix) and name.endswith(suffix)}
         return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
+
+    @cached_property
+    def _names_of_ranges(self) -> list[tuple[int, str]]:
+        """The names of operators and user annotations, which are a few of all."""
+        return [(i, self.names[i]) for i in {*self.ops.name, *self.annotations.name}]
 
     def ranges(self, name: str) -> list[Span]:
         """Return the ranges of this name, in start order.
