@@ -47,6 +47,7 @@ def entry(*kernels: KernelRecord, gpu: str = "NVIDIA H200", torch: str = "2.13.0
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "500")  # Folders of tests have long names, and lines are as wide as the screen.
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q -m 'not slow'\nmarkers = slow\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_mlp.py").write_text(TESTS)
