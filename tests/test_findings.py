@@ -305,6 +305,29 @@ def test_a_first_step_that_is_much_longer_is_cold(findings):
     assert "cold-start" not in findings(steps(4))
 
 
+def first_step_of(us, *, functions=0):
+    """Build a first step that is this much longer than the other three, of 300 us; each function is called twice."""
+    builder = TraceBuilder()
+    builder.step(0, 0, 300 + us)
+    for number in range(functions):
+        for at in (0, 5):
+            builder.event("python_function", f"model.py({number}): forward", 10 + number * 10 + at, 4)
+    for number in range(1, 4):
+        builder.step(number, us + number * 300, 300)
+    return builder
+
+
+@pytest.mark.parametrize(("longer_us", "cold"), [(163, False), (360, False), (990, False), (1010, True)])
+def test_a_warm_process_is_slower_at_first_under_a_profiler_but_not_by_a_millisecond(longer_us, cold, findings):
+    assert ("cold-start" in findings(first_step_of(longer_us))) == cold
+
+
+@pytest.mark.parametrize(("longer_us", "cold"), [(2900, False), (3100, True)])
+def test_of_a_first_step_the_time_to_record_each_new_python_function_is_not_cold(longer_us, cold, findings):
+    assert ("cold-start" in findings(first_step_of(longer_us, functions=100))) == cold
+    assert "cold-start" in findings(first_step_of(longer_us))
+
+
 def test_a_late_first_operator_in_a_users_range_is_cold(findings):
     builder = steps(4)
     for number, gap in enumerate([228, 6, 5, 5]):
@@ -737,17 +760,24 @@ def test_attention_in_three_kernels_is_unfused_if_the_sizes_fit(findings):
     assert "unfused-attention" not in findings(builder((8, 32, 128)))
 
 
-def rms_norm(*, before=(), cast=True, rows=64):
+def rms_norm(*, before=(), cast=True, rows=64, apart=20, length=1000):
     """Build a step with RMSNorm as transformers writes it, beside a product."""
-    builder, wide, narrow = steps(), operand(rows, 128), operand(rows, 1)
+    builder, wide, narrow = steps(length=length), operand(rows, 128), operand(rows, 1)
     ops = [*before, "copy_", "pow", "mean", "add", "rsqrt", "mul", "copy_", "mul"]
     ops = ops if cast else [op for op in ops if op != "copy_"]
     for at, op in enumerate(ops):
         name = MEAN if op == "mean" else COPY if op == "copy_" else MUL
         size = [narrow] if op in ("add", "rsqrt") else [wide]
-        builder.launched(name, at * 20, op=f"aten::{op}", inputs=size, dur=10)
-    builder.launched(GEMM, 400, op="aten::mm", dur=100)
+        builder.launched(name, at * apart, op=f"aten::{op}", inputs=size, dur=10)
+    builder.launched(GEMM, 20 * apart, op="aten::mm", dur=100)
     return builder
+
+
+@pytest.mark.parametrize(("apart", "tells"), [(20, False), (200, True)])
+def test_a_norm_whose_kernels_the_gpu_waits_for_stands_out_however_short_they_are(apart, tells, findings, all_findings):
+    builder = rms_norm(apart=apart, length=20_000)
+    assert all_findings(builder)["unfused-norm"].share < 0.01
+    assert ("unfused-norm" in findings(builder)) == tells
 
 
 @pytest.mark.parametrize(("cast", "kernels"), [(True, 8), (False, 6)], ids=["bf16", "fp32"])

@@ -35,7 +35,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_time import Gaps
@@ -215,6 +215,13 @@ def late_us(analysis: Analysis, spans: Spans) -> float:
     of_devices = _late_gaps_of_devices(analysis) if spans else ()
     inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
     return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
+
+
+def late_before_us(analysis: Analysis, gpu_ops: Iterable[int]) -> float:
+    """Return for how long the GPU waited for the launches of these operations; of several GPUs the mean."""
+    late, those = _late_gaps(analysis), set(gpu_ops)
+    waited = sum(compress(late.lengths(), map(those.__contains__, late.before)))
+    return waited / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
 @once
