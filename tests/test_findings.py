@@ -287,6 +287,17 @@ def test_what_a_launch_costs_is_told_and_not_that_it_is_more_than_the_kernel(lau
     assert f"for {launch_us:#.3g} us in the median" in message
 
 
+def test_what_a_library_launches_for_each_moment_of_a_sequence_cannot_be_batched(findings):
+    def remedy(op):
+        builder = steps()
+        for number in range(100):
+            builder.launched(MUL, number * 8, op=op, dur=2)
+        return findings(builder)["many-small-calls"].remedy
+
+    assert "_foreach_" in remedy("aten::mul")
+    assert "_foreach_" not in remedy("aten::_cudnn_rnn")
+
+
 def test_an_operator_that_only_calls_others_is_named_with_them(findings):
     builder = steps()
     builder.op("aten::linear", 0, 200)
@@ -1377,6 +1388,29 @@ def test_a_ratio_that_only_set_up_explains_is_none_of_launches(findings):
     assert (found.busy_us, found.longest_before) == (20, "aten::sub")
     assert found.longest_us == pytest.approx(90_000, rel=0.01)
     assert found.remedy != type(found).REMEDY
+
+
+def test_work_of_the_cpu_before_every_kernel_is_not_done_once(findings):
+    builder = steps(length=100_000)
+    for at in range(0, 100_000, 10_000):
+        builder.op("prepare", at, 9900)
+        builder.launched(MUL, at + 9950)
+    found = findings(builder)["overhead-bound"]
+    assert found.launch_ratio > 100
+    assert found.remedy == type(found).REMEDY
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_who_has_compiled_is_not_told_to_compile(compiled, findings):
+    builder = steps()
+    if compiled:
+        builder.region("0/0", 0, 900)
+    for at in range(0, 900, 100):
+        builder.launched(MUL, at + 10)
+    found = findings(builder)["overhead-bound"]
+    assert found.compiled == compiled
+    assert ("torch.compile" in found.remedy) != compiled
+    assert "reduce-overhead" in found.remedy
 
 
 def test_what_is_done_once_is_no_launching(findings):

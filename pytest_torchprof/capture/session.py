@@ -176,7 +176,7 @@ class Session:
                 self._peaks.look(self.devices)
             live_device(self._device).mark_boundary()
         began_under = len(self._starts)
-        # What is ours stays outside of the range: its time is the measured code's. First it takes a millisecond or more.
+        # Ours stays outside of the range, whose time is the measured code's: the first time it takes milliseconds.
         with self._handed_over.noted(), self._lines or nullcontext():
             marked = record_function(step_name(index))
             marked.__enter__()  # type: ignore[no-untyped-call]

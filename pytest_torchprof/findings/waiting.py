@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.regions import REGION
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.range_names import LOADING_DATA
 from pytest_torchprof.findings.catalogue.waiting import (
@@ -108,6 +109,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
         events=Events(gaps=tuple(gaps.triples())),
         set_up_us=set_up_us,
+        compiled=2 * late_us(analysis, _compiled_times(analysis.trace)) >= waited,
         stacks=len(analysis.trace.frames) > 0,
         saves_us=max(waited - set_up_us, 0.0),
     )
@@ -127,6 +129,11 @@ def launching_ns(analysis: Analysis) -> int:
     ends += [calls.end[i] for i in waits]
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
     return intervals.length_without(steps, starts, ends)
+
+
+def _compiled_times(trace: Trace) -> Spans:
+    """Return when compiled code ran."""
+    return intervals.merged((span.start_ns, span.end_ns) for span in trace.spans_in_steps(REGION))
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
