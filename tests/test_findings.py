@@ -388,6 +388,15 @@ def test_a_first_call_that_takes_a_millisecond_is_cold(call, setup, findings):
     assert found(before=1) is None
 
 
+def test_an_operator_that_runs_python_when_first_called_is_not_cold(findings):
+    builder = steps(length=20_000)
+    builder.launched(MUL, 0)
+    builder.op("aten::empty", 5000, 3000)
+    assert "cold-start" in findings(builder)
+    builder.event("python_function", "model.py(1): forward", 5100, 2800)
+    assert "cold-start" not in findings(builder)
+
+
 def test_what_is_first_done_while_the_gpu_works_is_not_waited_for(findings):
     builder = steps(length=20_000)
     builder.launched(MUL, 0, dur=15_000)
