@@ -194,7 +194,7 @@ class Raw:
 
     @cached_property
     def long(self):
-        """Where a thread was in one call or operator for a millisecond, with no other one inside: which, from, to."""
+        """Where a thread was in one call or operator for 1 ms, with no other one and no Python inside: which, from, to."""
         inside, found = defaultdict(list), []
         for one in self.events:
             if self.holders.get(id(one)):
@@ -202,11 +202,16 @@ class Raw:
         for one in self.events:
             if one.kind in OPERATORS | CALLS and one.us >= 1000:
                 reached = one.start
+                inside[id(one)] += self.python_inside(one) if one.kind in OPERATORS else []
                 for start, end in [*union(inside[id(one)]), (one.end, one.end)]:
                     if start - reached >= 1_000_000:
                         found.append((one, reached, start))
                     reached = max(reached, end)
         return found
+
+    def python_inside(self, one):
+        frames = [each for each in self.events if each.kind == "python_function" and each.thread == one.thread]
+        return [frame.span for frame in frames if one.start <= frame.start < one.end]
 
     def idles(self, start, end):
         return 10 * self.worked(start, end) < end - start

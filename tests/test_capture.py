@@ -168,6 +168,17 @@ def test_stacks_and_memory_are_recorded_when_asked_for(path, what, category, nam
     assert any(name in found for found in names(recorded(path), category))
 
 
+def test_with_stacks_what_is_done_to_mark_lines_is_no_time_of_a_step(path):
+    measure(path, add, record=frozenset(["stacks"]))
+    events = [event for event in recorded(path)["traceEvents"] if event.get("ph") == "X"]
+    steps = [event for event in events if event["name"].startswith("ProfilerStep#")]
+    frames = [event for event in events if event.get("cat") == "python_function"]
+    ours = [frame for frame in frames if re.search(r"(lines|handed_over)\.py.*: (__enter__|noted)", frame["name"])]
+    assert ours
+    for step in steps:
+        assert not [frame for frame in ours if step["ts"] <= frame["ts"] < step["ts"] + step["dur"]]
+
+
 def test_modules_are_recorded_when_asked_for(path):
     model, x = torch.nn.Sequential(torch.nn.Linear(4, 4)), torch.ones(2, 4)
     measure(path, lambda: model(x), record=frozenset(["modules"]), steps=1)

@@ -287,6 +287,17 @@ def test_what_a_launch_costs_is_told_and_not_that_it_is_more_than_the_kernel(lau
     assert f"for {launch_us:#.3g} us in the median" in message
 
 
+def test_what_a_library_launches_for_each_moment_of_a_sequence_cannot_be_batched(findings):
+    def remedy(op):
+        builder = steps()
+        for number in range(100):
+            builder.launched(MUL, number * 8, op=op, dur=2)
+        return findings(builder)["many-small-calls"].remedy
+
+    assert "_foreach_" in remedy("aten::mul")
+    assert "_foreach_" not in remedy("aten::_cudnn_rnn")
+
+
 def test_an_operator_that_only_calls_others_is_named_with_them(findings):
     builder = steps()
     builder.op("aten::linear", 0, 200)
@@ -303,6 +314,29 @@ def test_a_first_step_that_is_much_longer_is_cold(findings):
         builder.step(number, 4000 + number * 1000, 900)
     assert findings(builder)["cold-start"].evidence["first_step_us"] == 4100
     assert "cold-start" not in findings(steps(4))
+
+
+def first_step_of(us, *, functions=0):
+    """Build a first step that is this much longer than the other three, of 300 us; each function is called twice."""
+    builder = TraceBuilder()
+    builder.step(0, 0, 300 + us)
+    for number in range(functions):
+        for at in (0, 5):
+            builder.event("python_function", f"model.py({number}): forward", 10 + number * 10 + at, 4)
+    for number in range(1, 4):
+        builder.step(number, us + number * 300, 300)
+    return builder
+
+
+@pytest.mark.parametrize(("longer_us", "cold"), [(163, False), (360, False), (990, False), (1010, True)])
+def test_a_warm_process_is_slower_at_first_under_a_profiler_but_not_by_a_millisecond(longer_us, cold, findings):
+    assert ("cold-start" in findings(first_step_of(longer_us))) == cold
+
+
+@pytest.mark.parametrize(("longer_us", "cold"), [(2900, False), (3100, True)])
+def test_of_a_first_step_the_time_to_record_each_new_python_function_is_not_cold(longer_us, cold, findings):
+    assert ("cold-start" in findings(first_step_of(longer_us, functions=100))) == cold
+    assert "cold-start" in findings(first_step_of(longer_us))
 
 
 def test_a_late_first_operator_in_a_users_range_is_cold(findings):
@@ -352,6 +386,15 @@ def test_a_first_call_that_takes_a_millisecond_is_cold(call, setup, findings):
 
     assert getattr(found(before=0), "setup", None) == setup
     assert found(before=1) is None
+
+
+def test_an_operator_that_runs_python_when_first_called_is_not_cold(findings):
+    builder = steps(length=20_000)
+    builder.launched(MUL, 0)
+    builder.op("aten::empty", 5000, 3000)
+    assert "cold-start" in findings(builder)
+    builder.event("python_function", "model.py(1): forward", 5100, 2800)
+    assert "cold-start" not in findings(builder)
 
 
 def test_what_is_first_done_while_the_gpu_works_is_not_waited_for(findings):
@@ -737,17 +780,24 @@ def test_attention_in_three_kernels_is_unfused_if_the_sizes_fit(findings):
     assert "unfused-attention" not in findings(builder((8, 32, 128)))
 
 
-def rms_norm(*, before=(), cast=True, rows=64):
+def rms_norm(*, before=(), cast=True, rows=64, apart=20, length=1000):
     """Build a step with RMSNorm as transformers writes it, beside a product."""
-    builder, wide, narrow = steps(), operand(rows, 128), operand(rows, 1)
+    builder, wide, narrow = steps(length=length), operand(rows, 128), operand(rows, 1)
     ops = [*before, "copy_", "pow", "mean", "add", "rsqrt", "mul", "copy_", "mul"]
     ops = ops if cast else [op for op in ops if op != "copy_"]
     for at, op in enumerate(ops):
         name = MEAN if op == "mean" else COPY if op == "copy_" else MUL
         size = [narrow] if op in ("add", "rsqrt") else [wide]
-        builder.launched(name, at * 20, op=f"aten::{op}", inputs=size, dur=10)
-    builder.launched(GEMM, 400, op="aten::mm", dur=100)
+        builder.launched(name, at * apart, op=f"aten::{op}", inputs=size, dur=10)
+    builder.launched(GEMM, 20 * apart, op="aten::mm", dur=100)
     return builder
+
+
+@pytest.mark.parametrize(("apart", "tells"), [(20, False), (200, True)])
+def test_a_norm_whose_kernels_the_gpu_waits_for_stands_out_however_short_they_are(apart, tells, findings, all_findings):
+    builder = rms_norm(apart=apart, length=20_000)
+    assert all_findings(builder)["unfused-norm"].share < 0.01
+    assert ("unfused-norm" in findings(builder)) == tells
 
 
 @pytest.mark.parametrize(("cast", "kernels"), [(True, 8), (False, 6)], ids=["bf16", "fp32"])
@@ -1347,6 +1397,29 @@ def test_a_ratio_that_only_set_up_explains_is_none_of_launches(findings):
     assert (found.busy_us, found.longest_before) == (20, "aten::sub")
     assert found.longest_us == pytest.approx(90_000, rel=0.01)
     assert found.remedy != type(found).REMEDY
+
+
+def test_work_of_the_cpu_before_every_kernel_is_not_done_once(findings):
+    builder = steps(length=100_000)
+    for at in range(0, 100_000, 10_000):
+        builder.op("prepare", at, 9900)
+        builder.launched(MUL, at + 9950)
+    found = findings(builder)["overhead-bound"]
+    assert found.launch_ratio > 100
+    assert found.remedy == type(found).REMEDY
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_who_has_compiled_is_not_told_to_compile(compiled, findings):
+    builder = steps()
+    if compiled:
+        builder.region("0/0", 0, 900)
+    for at in range(0, 900, 100):
+        builder.launched(MUL, at + 10)
+    found = findings(builder)["overhead-bound"]
+    assert found.compiled == compiled
+    assert ("torch.compile" in found.remedy) != compiled
+    assert "reduce-overhead" in found.remedy
 
 
 def test_what_is_done_once_is_no_launching(findings):

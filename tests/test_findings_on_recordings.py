@@ -53,6 +53,9 @@ def test_nothing_warns_on_a_healthy_recording(profile):
     assert {finding.severity for finding in profile.findings} <= {"information"}
 
 
+WRITTEN_OUT = {"unfused-norm", "unfused-rotary"}
+
+
 def test_what_does_not_stand_out_is_about_little_time_or_told_by_another(recording, profile, findings):
     start = min(step.start_ns for step in profile.trace.steps)
     window_us = (max([*profile.trace.gpu.end, *(step.end_ns for step in profile.trace.steps)]) - start) / 1000
@@ -62,7 +65,8 @@ def test_what_does_not_stand_out_is_about_little_time_or_told_by_another(recordi
     for finding in (one for one in findings if one not in profile.findings):
         assert finding.code in told or max(finding.share, finding.saves_us / window_us) < 0.01
     for finding in profile.findings:
-        if finding.severity != "recording" and "share" in finding.evidence:
+        # To what is written as single operators belongs also how long the GPU waited for each of them.
+        if finding.severity != "recording" and "share" in finding.evidence and finding.code not in WRITTEN_OUT:
             assert max(finding.share, finding.saves_us / window_us) >= 0.01
 
 

@@ -862,7 +862,7 @@ def loads_beside(raw, remedy, _):
 
 
 def warms_up(_, remedy, finding):
-    assert ("warm steps" in remedy) == (finding.launch_ratio > 100)
+    assert ("warm steps" in remedy) == (finding.launch_ratio > 100 and 2 * finding.longest_us >= finding.time_us)
 
 
 def batches_what_is_torchs(_, remedy, finding):

@@ -100,6 +100,33 @@ def test_attention_has_the_flops_that_torch_counts_and_half_of_them_with_a_causa
     assert attention(causal="True")[0].flops == flops // 2
 
 
+def cudnn_attention(*, causal="False", bias=None, lengths=None):
+    q, k = torch.ones(2, 4, 64, 32, dtype=torch.bfloat16), torch.ones(2, 2, 48, 32, dtype=torch.bfloat16)
+    told = recorded(q, k, k, bias, lengths, lengths, 64, 48, False, 0.0, causal, False, 0.125)
+    return work_of("aten::_cudnn_attention_forward", *told), (q, k)
+
+
+def test_cudnns_attention_has_its_heads_before_its_sequence_and_may_have_a_mask():
+    bare, (q, k) = cudnn_attention()
+    # Two heads of the queries share one of the keys.
+    flops = sdpa_flop_count(q.shape, (2, 4, 48, 32), (2, 4, 48, 32))
+    assert bare == OperandWork(flops=flops, bytes=size_of(q, k, k, q))
+    assert cudnn_attention(causal="True")[0].flops == flops // 2
+    mask = torch.ones(64, 48, dtype=torch.bfloat16)
+    assert cudnn_attention(bias=mask)[0] == OperandWork(flops=flops, bytes=size_of(q, k, k, q, mask))
+    assert cudnn_attention(lengths=torch.ones(3))[0] == OperandWork()
+
+
+@pytest.mark.parametrize(("asked", "element_bytes"), [("15", 2), ("6", 4), ("", None), ("99", None)])
+def test_a_product_of_fp8_has_flops_and_bytes_where_its_result_is_told(asked, element_bytes):
+    types, shapes = ["c10::Float8_e4m3fn"] * 2 + ["float"] * 2, [[M, K], [K, N], [], []]
+    settings = ["", "", "", "", "", "", asked, "False"]
+    given = [*types, "", "", "Scalar", "Scalar"], [*shapes, [], [], [], []], [[K, 1], [1, K], *[[]] * 6], settings
+    moved = None if element_bytes is None else M * K + K * N + element_bytes * M * N
+    assert work_of("aten::_scaled_mm", *given) == OperandWork(flops=2 * M * K * N, bytes=moved)
+    assert work_of("aten::_scaled_mm", given[0], given[1], given[2], []) == OperandWork(flops=2 * M * K * N)
+
+
 def test_of_attention_that_is_another_one_nothing_is_known():
     assert attention(lengths=torch.ones(3))[0] == OperandWork()
     assert attention(window="16")[0] == OperandWork()

@@ -87,7 +87,7 @@ MOVED = {
     "a100_vit_capture_and_graphs": ["-graph-recaptured.share=1", "+low-occupancy.blocks_per_sm=0"],
     "rtx3060_compile_steps": ["+low-occupancy.share=0"],
     "v100_dlrm_rank0": ["-single-tensor-optimizer.kernels=99", "-single-tensor-optimizer.share=1.1"],
-    "cpu_only_steps": ["+cold-start.first_step=0.5", "+cold-start.gap_times=0"],
+    "cpu_only_steps": ["+cold-start.gap_times=0"],
 }
 
 
@@ -115,7 +115,11 @@ def test_the_others_do_so_on_traces_built_for_them(tmp_path):
     assert "cold-start" in codes(builder, path)
     assert "cold-start" not in codes(builder, path, "cold-start.steps=4")
     assert "cold-start" not in codes(builder, path, "cold-start.first_step=9")
+    assert "cold-start" not in codes(builder, path, "cold-start.first_step_us=2600")
     assert "cold-start" in codes(builder, path, "cold-start.first_step=9", "cold-start.gap_us=80")
+    builder.event("python_function", "model.py(1): forward", 100, 50)
+    assert "cold-start" in codes(builder, path)
+    assert "cold-start" not in codes(builder, path, "cold-start.function_us=1600")
     loading = TraceBuilder()
     loading.step(0, 0, 1000)
     loading.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 100)
@@ -159,6 +163,9 @@ def test_each_threshold_is_shown_to_matter():
     shown = {text[1:].partition("=")[0] for texts in MOVED.values() for text in texts}
     built = {
         "cold-start.steps",
+        "cold-start.first_step",
+        "cold-start.first_step_us",
+        "cold-start.function_us",
         "hotspot.busy",
         "cold-start.gap_us",
         "launch-gaps.data_loading",

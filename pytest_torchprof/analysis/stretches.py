@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import compress, count, repeat
 from operator import le, sub
@@ -11,7 +12,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Calls, Ranges
@@ -60,7 +61,7 @@ def _long(columns: Calls | Ranges) -> list[int]:
 
 
 def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]:
-    """Return when operators and calls ran directly inside each of these operators."""
+    """Return when operators and calls ran directly inside each of these operators, and functions of Python's at all."""
     ops, calls, parent = trace.ops, trace.calls, trace.nesting.parent
     inside: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for i in compress(range(len(parent)), map(holders.__contains__, parent)):
@@ -68,7 +69,24 @@ def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]
     around = trace.around_calls
     for i in compress(range(len(around)), map(holders.__contains__, around)):
         inside[around[i]].append((calls.start[i], calls.end[i]))
+    for i, spans in _functions_inside(trace, holders):
+        inside[i] += spans
     return inside
+
+
+def _functions_inside(trace: Trace, holders: set[int]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Yield for each of these operators when functions of Python's ran inside, as far as they are recorded."""
+    ops, frames = trace.ops, trace.frames
+    of_thread: dict[int, list[tuple[int, int]]] = {ops.thread[i]: [] for i in holders} if len(frames) else {}
+    for thread, start, end in zip(frames.thread, frames.start, frames.end, strict=True) if of_thread else ():
+        if thread in of_thread:
+            of_thread[thread].append((start, end))
+    for spans in of_thread.values():
+        spans.sort()
+    for i in holders if of_thread else ():
+        spans = of_thread[ops.thread[i]]
+        inside = slice(*(bisect_left(spans, (at,)) for at in (ops.start[i], ops.end[i])))
+        yield i, spans[inside]
 
 
 def launched_soon(trace: Trace, launches: Sequence[Stretch]) -> list[tuple[Stretch, int]]:

@@ -63,7 +63,6 @@ class Lines:
         self._modules: dict[int, tuple[weakref.ref[Module], str]] = {}
         self._of_name: Counter[str] = Counter()
         self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
-        self._is_users = cache(is_users_file)
         self._shown = cache(path_from_here)
         self._leave_mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
@@ -118,7 +117,6 @@ class Lines:
                 ours = self._beside(running, before)
                 running.f_trace = ours
                 self._around.append((running, ours, before, tells_lines))
-        self._mark()
         sys.settrace(self._tracer)
         return self
 
@@ -152,12 +150,12 @@ class Lines:
         if code is self._module_call:
             name = self._module(frame.f_locals["self"])
             self._inside.append((frame, line, f"{modules}.{name}" if modules else name))
-            self._mark()
-        elif self._is_users(code.co_filename):
+            self.mark()
+        elif is_users_file(code.co_filename):
             self._inside.append((frame, self._line(frame), modules))
             if code.co_flags & _CAN_RESUME:
                 # A frame may go on in the middle of a line.
-                self._mark()
+                self.mark()
         else:
             return False
         return True
@@ -187,14 +185,15 @@ class Lines:
         if event == "line":
             if frame.f_code is not self._module_call:
                 self._inside[-1] = (frame, self._line(frame), self._inside[-1][2])
-                self._mark()
+                self.mark()
         elif event == "return":
             while len(self._inside) > 1 and self._inside.pop()[0] is not frame:
                 pass
-            self._mark()
+            self.mark()
         return self._local
 
-    def _mark(self) -> None:
+    def mark(self) -> None:
+        """Leave a mark of where the calling thread is."""
         self.count += 1
         if self.count > MOST_MARKS:
             if self._before is None:

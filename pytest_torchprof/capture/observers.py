@@ -26,12 +26,15 @@ _HERE = str(Path(__file__).parents[1]) + os.sep
 _RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "xdist", "unittest"})
 
 
+_PYTHON = sysconfig.get_path("stdlib") + os.sep
+"""Asked for once: it takes longer than all the rest, which may happen inside a measured step."""
+_INSTALLED = (f"{_PYTHON}site-packages{os.sep}", f"{_PYTHON}dist-packages{os.sep}")
+
+
 @cache
 def is_library_file(file: str) -> bool:
     """Return whether a file belongs to torch or to Python itself, so that users cannot act on a line in it."""
-    python = sysconfig.get_path("stdlib") + os.sep
-    installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
-    in_python = file.startswith(python) and not file.startswith(installed)
+    in_python = file.startswith(_PYTHON) and not file.startswith(_INSTALLED)
     return in_python or file.startswith("<") or is_torchs_file(file)
 
 
@@ -67,6 +70,7 @@ def user_stack() -> tuple[CodeLine, ...]:
     return tuple(reversed(lines))
 
 
+@cache
 def is_users_file(file: str) -> bool:
     """Whether a file is neither torch's, nor Python's, nor generated, nor of the machinery that runs the test."""
     if is_library_file(file) or file.startswith(_HERE) or is_generated_file(file):

@@ -176,20 +176,23 @@ class Session:
                 self._peaks.look(self.devices)
             live_device(self._device).mark_boundary()
         began_under = len(self._starts)
-        marked = record_function(step_name(index))
-        marked.__enter__()  # type: ignore[no-untyped-call]
-        began_ns = time.thread_time_ns()
-        try:
-            with self._handed_over.noted(), self._lines or nullcontext():
+        # Ours stays outside of the range, whose time is the measured code's: the first time it takes milliseconds.
+        with self._handed_over.noted(), self._lines or nullcontext():
+            marked = record_function(step_name(index))
+            marked.__enter__()  # type: ignore[no-untyped-call]
+            began_ns = time.thread_time_ns()
+            if self._lines is not None:
+                self._lines.mark()
+            try:
                 yield
-        finally:
-            self.cpu_times_us.append((time.thread_time_ns() - began_ns) / 1000)
-            if len(self._starts) > began_under and torch_profiler.running_profiler() == ThreadOfProfiler.THIS:
-                # A profiler that was started inside is still running. The range began in a session that is gone: to
-                # end it now would write into freed memory.
-                this_process().ranges.append(marked)
-            else:
-                marked.__exit__(None, None, None)
+            finally:
+                self.cpu_times_us.append((time.thread_time_ns() - began_ns) / 1000)
+                if len(self._starts) > began_under and torch_profiler.running_profiler() == ThreadOfProfiler.THIS:
+                    # A profiler that was started inside is still running. The range began in a session that is gone:
+                    # to end it now would write into freed memory.
+                    this_process().ranges.append(marked)
+                else:
+                    marked.__exit__(None, None, None)
 
     def finish(self) -> None:
         """Wait for the GPUs, stop the profiler and decide what can be believed."""

@@ -15,8 +15,8 @@ from pytest_torchprof.findings.fusible import chains_to_fuse, launched_by_optimi
 from pytest_torchprof.findings.recaptured import recaptures
 from pytest_torchprof.findings.silence import held_up, silent_times
 from pytest_torchprof.findings.syncs import held_on_gpu, waits_for_little, waits_in_operators
-from pytest_torchprof.findings.waiting import late_gaps
-from pytest_torchprof.findings.written_out import rotary_embeddings
+from pytest_torchprof.findings.waiting import late_before_us, late_gaps
+from pytest_torchprof.findings.written_out import rms_norms, rotary_embeddings
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 MOSTLY: Final = 0.9
 """The share of a finding's time from which on another one that has it too tells all of it."""
 _HALF: Final = 0.5
+_WRITTEN_OUT: Final = {"unfused-norm": rms_norms, "unfused-rotary": rotary_embeddings}
+"""The kernels of what is written as single operators, each of which has to be launched, by the finding's code."""
 
 
 def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that are worth a reader's time, each cause once.
 
-    Findings about less than a hundredth of the window are left out, and so are those whose cause another one names.
+    Findings about less than a hundredth of the window are left out, and so are those whose cause another one names. To
+    a norm or an embedding that runs as several kernels belongs the time in which the GPU waited for these.
     """
     worth = tuple(finding for finding in findings if _is_worth_it(analysis, finding))
     by_code = {finding.code: finding for finding in worth}
@@ -49,8 +52,15 @@ def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Findi
 
 
 def _is_worth_it(analysis: Analysis, finding: Finding) -> bool:
-    won = analysis.gpu_work.share_of_window(finding.saves_us)
-    return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= WORTH_TELLING
+    if finding.severity == "recording":
+        return True
+    work = analysis.gpu_work
+    if max(getattr(finding, "share", 1.0), work.share_of_window(finding.saves_us)) >= WORTH_TELLING:
+        return True
+    # On a GPU that waits for launches these cost little time of kernels, and much of the CPU's.
+    parts = _WRITTEN_OUT[finding.code](analysis) if finding.code in _WRITTEN_OUT else ()
+    waited_us = late_before_us(analysis, (i for part in parts for i in part))
+    return work.share_of_window(waited_us) >= WORTH_TELLING
 
 
 def _of_spans(

@@ -57,6 +57,8 @@ _UNIT = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16, "int8": 16}
 """Elements in 16 bytes, the widest access to memory."""
 
 _PRODUCT_FAMILIES: Final = ("gemm", "conv")
+_WORTH_A_SETTING = 0.1
+"""The part of the time in fp32 from which on what allows TF32 for it is told."""
 _FLAGS = ("tf32_matmul", "tf32_cudnn", "matmul_precision")
 
 DOUBLE = Threshold("share", 0.01, "a hundredth of the kernel time in a type that few programs ask for")
@@ -159,15 +161,19 @@ def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
         "conv": environment is not None and bool(environment.tf32_cudnn),
     }
     types: dict[str, set[str | None]] = {"gemm": set(), "conv": set()}
+    in_fp32_ns = dict.fromkeys(types, 0)
     for group in work.of_family(*_PRODUCT_FAMILIES):
         if (decoded := work.decoded(group)).helper is None:
             # A convolution may be computed as a product; the setting for convolutions decides.
             of_conv = decoded.family == "conv" or "conv" in (work.op_name(group) or "")
             types["conv" if of_conv else "gemm"].add(decoded.dtype)
+            in_fp32_ns["conv" if of_conv else "gemm"] += group.time_ns if decoded.dtype == "fp32" else 0
+    # What hardly any of it is about is no advice: with cuDNN's TF32 allowed, a setting for products changes nothing.
+    least_ns = _WORTH_A_SETTING * sum(in_fp32_ns.values())
     return tuple(
         family
         for family in _PRODUCT_FAMILIES
-        if "fp32" in types[family] and "tf32" not in types[family] and not allowed[family]
+        if in_fp32_ns[family] > least_ns and "tf32" not in types[family] and not allowed[family]
     )
 
 

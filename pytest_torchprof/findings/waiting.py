@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.regions import REGION
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.range_names import LOADING_DATA
 from pytest_torchprof.findings.catalogue.waiting import (
@@ -35,7 +36,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_time import Gaps
@@ -108,6 +109,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
         events=Events(gaps=tuple(gaps.triples())),
         set_up_us=set_up_us,
+        compiled=2 * late_us(analysis, _compiled_times(analysis.trace)) >= waited,
         stacks=len(analysis.trace.frames) > 0,
         saves_us=max(waited - set_up_us, 0.0),
     )
@@ -127,6 +129,11 @@ def launching_ns(analysis: Analysis) -> int:
     ends += [calls.end[i] for i in waits]
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
     return intervals.length_without(steps, starts, ends)
+
+
+def _compiled_times(trace: Trace) -> Spans:
+    """Return when compiled code ran."""
+    return intervals.merged((span.start_ns, span.end_ns) for span in trace.spans_in_steps(REGION))
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -215,6 +222,13 @@ def late_us(analysis: Analysis, spans: Spans) -> float:
     of_devices = _late_gaps_of_devices(analysis) if spans else ()
     inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
     return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
+
+
+def late_before_us(analysis: Analysis, gpu_ops: Iterable[int]) -> float:
+    """Return for how long the GPU waited for the launches of these operations; of several GPUs the mean."""
+    late, those = _late_gaps(analysis), set(gpu_ops)
+    waited = sum(compress(late.lengths(), map(those.__contains__, late.before)))
+    return waited / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
 @once

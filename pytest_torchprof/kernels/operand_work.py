@@ -210,8 +210,27 @@ def _convolution(padding_at: int, *, transposed: bool = False) -> Callable[..., 
     return formula
 
 
-def _attention(without: Sequence[int], causal_at: int) -> Callable[..., OperandWork]:
+def _scaled_product(_op: str, inputs: _Inputs, settings: Any) -> OperandWork:
+    """Return the work of a product of fp8, by scaled_mm_flop; its scales are few."""
+    a, b = _tensor(inputs, 0), _tensor(inputs, 1)
+    rows, inner = a.shape
+    same, columns = b.shape
+    if inner != same:
+        raise ValueError(a.shape, b.shape)
+    result = _RESULTS.get(str(settings[_RESULT_AT])) if settings and len(settings) > _RESULT_AT else None
+    return OperandWork(flops=2 * rows * columns * inner, bytes=_moved_bytes([a, b], rows * columns, result))
+
+
+_RESULT_AT: Final = 6
+_RESULTS: Final = {"5": "fp16", "6": "fp32", "15": "bf16"}
+
+
+def _attention(
+    without: Sequence[int], causal_at: int, *, heads_first: bool = False, bias_at: int | None = None
+) -> Callable[..., OperandWork]:
     """Return the formula of attention, of tensors (batch, sequence, heads, size); sdpa_flop_count.
+
+    With ``heads_first`` they are (batch, heads, sequence, size), and at ``bias_at`` is what is added to the weights.
 
     A causal mask halves the work, as the authors of FlashAttention count. ``without`` are inputs to which the formula
     does not apply: sequences of several lengths, windows.
@@ -221,12 +240,16 @@ def _attention(without: Sequence[int], causal_at: int) -> Callable[..., OperandW
         q, k, v = (_tensor(inputs, index) for index in range(3))
         batch, of_q, heads, size = q.shape
         _, of_k, _, _ = k.shape
+        if heads_first:
+            of_q, heads, of_k = heads, of_q, k.shape[2]
         if not settings or any(inputs[at] is not None or str(settings[at]) for at in without):
             raise ValueError(settings)
         causal = {"False": False, "0": False, "True": True, "1": True, "2": True}[str(settings[causal_at])]
         flops = 2 * batch * heads * of_q * of_k * (size + v.shape[-1])
         out = batch * of_q * heads * v.shape[-1]
-        return OperandWork(flops=flops // 2 if causal else flops, bytes=_moved_bytes([q, k, v], out, q.dtype))
+        bias = None if bias_at is None else inputs[bias_at]
+        read = [q, k, v] if bias is None else [q, k, v, bias]
+        return OperandWork(flops=flops // 2 if causal else flops, bytes=_moved_bytes(read, out, q.dtype))
 
     return formula
 
@@ -261,5 +284,7 @@ _FORMULAS: Final[dict[str, Callable[..., OperandWork]]] = {
     "aten::cudnn_convolution_transpose": _convolution(2, transposed=True),
     "aten::_flash_attention_forward": _attention((3, 4, 11, 12), 8),
     "aten::_efficient_attention_forward": _attention((4, 5, 13), 9),
+    "aten::_cudnn_attention_forward": _attention((4, 5), 10, heads_first=True, bias_at=3),
+    "aten::_scaled_mm": _scaled_product,
     "aten::copy_": _copy,
 }

@@ -50,7 +50,8 @@ PARAMETERS = "record_param_comms"
 """The operator around a collective in which its backend records the message and the group."""
 WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
     *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
-    *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
+    *("aten::_flash_attention_forward", "aten::_efficient_attention_forward", "aten::_cudnn_attention_forward"),
+    "aten::_scaled_mm",
     *("aten::sum", "aten::nansum", "aten::mean", "aten::prod", "aten::_sparse_csr_sum", "aten::_sparse_csr_prod"),
     *("aten::cumsum", "aten::cumsum_", "aten::cumprod", "aten::cumprod_", "aten::linalg_vector_norm"),
     *("aten::native_norm", "aten::_sparse_softmax", "aten::_sparse_log_softmax", "aten::randperm"),

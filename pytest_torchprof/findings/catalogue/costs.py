@@ -54,6 +54,10 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
         "the GPU knows, so that torch.compile cannot fuse it"
     )
     _INSTEAD_OF_MASKS = "select by torch.where instead of masks"
+    _OF_LIBRARIES = frozenset(
+        {f"aten::{name}{way}" for name in ("_cudnn_rnn", "miopen_rnn") for way in ("", "_backward")}
+    )
+    """What cuDNN or MIOpen launches by itself, for each moment of a sequence."""
     _IN_A_GRAPH = "launch them in a CUDA graph"
     _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"
 
@@ -73,7 +77,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
 
     @property
     def _is_of_torch(self) -> bool:
-        return any(op.startswith("aten::") for op in self.ops)
+        return any(op.startswith("aten::") and op not in self._OF_LIBRARIES for op in self.ops)
 
     @property
     def remedy(self) -> str:

@@ -53,6 +53,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
         'launch for all (mode="reduce-overhead")'
     )
     ACTION = "more work per launch: larger batches, fused code, CUDA graphs"
+    _OF_COMPILED = 'more work per launch (larger batches), or one launch for all (mode="reduce-overhead")'
     _WITHOUT_STACKS = "record without Python functions, then larger batches, CUDA graphs"
 
     _MOSTLY_ELSE = (
@@ -81,6 +82,8 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     longest_before: str
     set_up_us: float = 0.0
     """Of the time, what passed in what is done once, which warm steps have not."""
+    compiled: bool = False
+    """Whether half of the time passed inside of compiled code."""
 
     @property
     def set_up(self) -> str:
@@ -92,12 +95,19 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
         return self.words(self.SENTENCE if self.launch_ratio <= self._TOO_LARGE else self._MOSTLY_ELSE)
 
     @property
+    def _is_once(self) -> bool:
+        """Whether the CPU did not launch but prepare, and so once that it is half of the time."""
+        return self.launch_ratio > self._TOO_LARGE and 2 * self.longest_us >= self.time_us
+
+    @property
     def remedy(self) -> str:
-        return self.REMEDY if self.launch_ratio <= self._TOO_LARGE else self._WARM_UP
+        if self._is_once:
+            return self._WARM_UP
+        return self._OF_COMPILED if self.compiled else self.REMEDY
 
     @property
     def action(self) -> str:
-        if self.launch_ratio > self._TOO_LARGE:
+        if self._is_once:
             return self._WARM_STEPS
         return self._WITHOUT_STACKS if self.stacks else self.ACTION
 
