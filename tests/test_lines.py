@@ -235,7 +235,7 @@ def step():
 """
     result = run_tests(source + STEP)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*lines: not known: * the code calls sys.settrace itself*"])
+    result.stdout.fnmatch_lines(["*lines: not known: * the code calls sys.settrace*", "* itself *"])
     result.stdout.no_fnmatch_line("*test_it.py:* in step*")
 
 
