@@ -129,6 +129,19 @@ def test_an_annotation_begins_with_it(failed, monkeypatch):
     assert [line for line in map(without_reason, begins) if line in SAID.values()] == [SAID[name] for name in measured]
 
 
+def test_a_limit_of_one_measurement_is_not_said_of_another(run_tests, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    source = """
+@pytest.mark.torchprof(device="cpu")
+def test_two(torchprof):
+    missed, kept = torchprof(torch.sin, torch.ones(8)), torchprof(torch.cos, torch.ones(8))
+    kept.expect(max_kernels=1)
+    missed.expect(max_kernels=0)
+"""
+    errors = [line for line in run_tests(source).outlines if "::error " in line]
+    assert ["max_kernels=0: 1 kernel; pointwise sin" in line for line in errors] == [True, False]
+
+
 @pytest.mark.parametrize("words", [(), ("-q",)], ids=["plain", "quiet"])
 def test_of_several_ranks_the_first_that_failed_says_it(run_tests, monkeypatch, words):
     monkeypatch.setenv("COLUMNS", "200")

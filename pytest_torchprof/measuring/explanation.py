@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
-from pytest_torchprof.limits import NOT_MEASURED
+from pytest_torchprof.limits import HOLDS, NOT_MEASURED
 from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons.composed import RepeatUnmeasured
 from pytest_torchprof.reasons.errors import TorchprofError, describe, reason_of
@@ -45,6 +45,8 @@ class Explanation:
     """The limits for which the test's body has asked."""
     unanswered: list[Verdict] = field(default_factory=list)
     """The verdicts on those of these limits that could not be judged, whether or not the test noticed."""
+    refuses: bool = False
+    """Whether a limit for which the test's body has asked does not hold."""
     running: bool = False
     """Whether the current call is the repeat."""
     raised: BaseException | None = None
@@ -74,8 +76,10 @@ class Explanation:
         self.asked += asked
 
     def refused(self, verdicts: Iterable[Verdict]) -> None:
-        """Note the limits of the test's body that were not measured."""
-        self.unanswered += (verdict for verdict in verdicts if verdict.status == NOT_MEASURED)
+        """Note the limits of the test's body that were not measured, and whether any does not hold."""
+        given = tuple(verdicts)
+        self.unanswered += (verdict for verdict in given if verdict.status == NOT_MEASURED)
+        self.refuses = self.refuses or any(verdict.status != HOLDS for verdict in given)
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with the lines of the repeat; the first call makes the repeat, if it can be made."""

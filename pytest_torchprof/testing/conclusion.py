@@ -13,7 +13,14 @@ from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.recording.files import stacks_name
-from pytest_torchprof.report.account import Kept, LimitsNotHeld, NotJudgedOnCpu, WithoutMeasurement
+from pytest_torchprof.report.account import (
+    BodyFailed,
+    ExpectFailed,
+    Kept,
+    LimitsNotHeld,
+    NotJudgedOnCpu,
+    WithoutMeasurement,
+)
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing.allow_list import ALLOW_FILE
@@ -127,7 +134,11 @@ def _conclude_one(
     named = _named_below(test, kept)
     return Conclusion(
         judgement=judgement,
-        result=structs.replace(result, account=_account(judgement, came, named, ending), recording=named.recording),
+        result=structs.replace(
+            result,
+            account=_account(judgement, came, named, _as_it_concerns(judgement.measurement, measurements, ending)),
+            recording=named.recording,
+        ),
         problem=came.problem,
         unanswerable=came.unanswerable,
         brief=_labelled(judgement, (came.problem and came.problem.brief) or ""),
@@ -145,6 +156,14 @@ def _keep(test: MeasuredTest, measurement: Measurement, result: Result) -> Path 
         return recording
     stacks = measurement.explanation.recording
     return state.keep(recording, result, stacks=stacks)
+
+
+def _as_it_concerns(measurement: Measurement, measurements: tuple[Measurement, ...], ending: Ending) -> Ending:
+    """Return how the test ended; what limits its body gave to another measurement than this one is not said of this."""
+    if not isinstance(ending.by_itself, ExpectFailed) or measurement.explanation.refuses:
+        return ending
+    others = any(other.explanation.refuses for other in measurements)
+    return replace(ending, by_itself=BodyFailed(LimitsMissed.__name__)) if others else ending
 
 
 def _account(judgement: Judgement, came: CameOut, named: Kept, ending: Ending) -> tuple[AnyAccount, ...]:

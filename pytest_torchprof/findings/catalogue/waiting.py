@@ -54,7 +54,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     )
     ACTION = "more work per launch: larger batches, fused code, CUDA graphs"
     _OF_COMPILED = 'more work per launch (larger batches), or one launch for all (mode="reduce-overhead")'
-    _WITHOUT_STACKS = "record without Python functions (with_stack=False), then larger batches, CUDA graphs"
+    _WITHOUT_STACKS = "record with_stack=False, then larger batches, CUDA graphs"
 
     _MOSTLY_ELSE = (
         "most of the recording is set-up, compilation or other work of the CPU: the GPU was busy for {busy_us:us} and "
@@ -168,7 +168,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _LOAD = "load data in the background (num_workers, pin_memory)"
     _LONGER_WARM_UP = "warm up longer (warmup=)"
     _LOOK_FIRST: ClassVar[Mapping[bool, str]] = {
-        False: "record Python functions (with_stack=True) to see what runs in that time",
+        False: "record Python functions (with_stack=True) to see what runs",
         True: "mark parts of the program with torch.profiler.record_function",
     }
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs"
