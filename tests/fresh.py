@@ -199,9 +199,8 @@ def _library(python: str) -> str:
 
 def as_python(python: str, *words: str, plugins: Sequence[object] = ()) -> None:
     """Do what this Python does with these words, on a path of its own; pytest has further plugins."""
-    # An environment may have packages of another one, by a file that names their folder.
-    own = (sys.prefix, sys.base_prefix)
-    installed = [place for place in sys.path if place.startswith(own) or "site-packages" in place]
+    own = (sys.prefix, sys.base_prefix, *_shared_places())
+    installed = [place for place in sys.path if place.startswith(own)]
     told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [*told, *installed]
     if python != sys.executable:
@@ -219,6 +218,12 @@ def as_python(python: str, *words: str, plugins: Sequence[object] = ()) -> None:
         sys.exit(pytest.main(rest, plugins=plugins))
     else:
         sys.exit(importlib.import_module(what).main())
+
+
+def _shared_places() -> list[str]:
+    """Return the folders of other environments whose packages this one has, by files that name them."""
+    files = Path(sysconfig.get_path("purelib")).glob("*.pth")
+    return [line for file in files for line in file.read_text().splitlines() if line.endswith("-packages")]
 
 
 def _be(python: str) -> None:

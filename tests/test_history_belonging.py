@@ -114,6 +114,16 @@ def test_what_is_imported_together_is_of_one_project(tmp_path, capsys):
     assert ids(str(tmp_path / "new")) == names_of([runs[0], runs[2]])
 
 
+def test_a_history_whose_first_record_names_no_project_is_taken_over_as_it_is(tmp_path, capsys):
+    runs = [replace(run, uuid=f"{number:032x}") for number, run in enumerate([ELSEWHERE, UNNAMED, OWN])]
+    source, new = str(write(tmp_path / "in", runs)), str(tmp_path / "new")
+    assert main(["history", "merge", new, source]) == 2
+    assert capsys.readouterr().out == "2 records added, 0 known, 1 refused\n"
+    assert ids(new) == names_of([runs[1], runs[2]])
+    assert main(["history", "merge", new, source, ANYWAY]) == 0
+    assert ids(new) == names_of(runs)
+
+
 def git(folder, *words):
     settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
     subprocess.run(["git", *settings, *words], cwd=folder, capture_output=True, check=True)

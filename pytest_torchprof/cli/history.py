@@ -288,7 +288,9 @@ def _when(arguments: Namespace) -> int:
 
 
 def _import(arguments: Namespace) -> int:
-    records = chain.from_iterable(map(_records_of, arguments.source))
+    def records() -> Iterable[RunRecord | BadRecord]:
+        return chain.from_iterable(map(_records_of, arguments.source))
+
     taken = take(store_at(arguments.store), records, arguments.only_event, anyway=arguments.anyway)
     others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
     counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"

@@ -10,7 +10,7 @@ from pytest_torchprof.history.belonging import HistoryProject
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pytest_torchprof.history.store import Store
 
@@ -26,23 +26,38 @@ class Taken(Struct, kw_only=True):
 
 
 def take(
-    store: Store, records: Iterable[RunRecord | BadRecord], only_event: Event | None, *, anyway: bool = False
+    store: Store,
+    records: Callable[[], Iterable[RunRecord | BadRecord]],
+    only_event: Event | None,
+    *,
+    anyway: bool = False,
 ) -> Taken:
-    """Add records to a history, and return what became of them.
+    """Add records to a history, and return what became of them; ``records`` yields them anew at each call.
 
     Those of another project than the history's are refused, and without ``anyway`` those whose project is not known;
-    with ``only_event``, those of other events are left out.
+    with ``only_event``, those of other events are left out. Those that name a project come first, whatever their order:
+    they tell of which project the history is, and which commits it knows.
     """
     taken = Taken()
     project = HistoryProject(store)
-    for record in records:
+    are_unnamed = False
+    for record in records():
         if isinstance(record, BadRecord):
             taken.refused.append(record)
         elif only_event not in (None, record.event):
             taken.of_other_events += 1
+        elif _names_none(record):
+            are_unnamed = True
         else:
             _add(store, project, record, taken, anyway=anyway)
+    for record in records() if are_unnamed else ():
+        if isinstance(record, RunRecord) and only_event in (None, record.event) and _names_none(record):
+            _add(store, project, record, taken, anyway=anyway)
     return taken
+
+
+def _names_none(record: RunRecord) -> bool:
+    return record.commit is None or record.commit.project is None
 
 
 def _add(store: Store, project: HistoryProject, record: RunRecord, taken: Taken, *, anyway: bool) -> None:

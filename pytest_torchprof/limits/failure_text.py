@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,14 +62,23 @@ def error_for(
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
         return None
-    text = failure_text(failed, failure_of(failed, analysis, why), others, screen)
+    failure = failure_of(failed, analysis, why)
+    text = failure_text(failed, failure, others, screen)
     error: LimitsMissed | NotMeasured = LimitsMissed(text)
     if unmeasured := [verdict for verdict in failed if verdict.status == NOT_MEASURED]:
         reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
         error = NotMeasured(Several.of(reasons), screen=text)
     error.brief = brief_text(failed, others, screen)
     error.in_one_line = in_one_line(failed, others)
+    if screen.columns is not None:
+        error.in_columns = partial(_in_columns, failed, failure, others, screen)
     return error
+
+
+def _in_columns(
+    failed: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen, most: int
+) -> str:
+    return failure_text(failed, failure, others, screen.beside((screen.columns or most) - most))
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:

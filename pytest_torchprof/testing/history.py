@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_torchprof.history.belonging import HistoryProject
+from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
 from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
@@ -55,11 +55,15 @@ def leave_record(state: RunState, run: RunRecord) -> None:
     try:
         within(PATIENCE_S, lambda: _add(store, record))
     except TimeoutError as error:
-        state.note_left_behind(f"--torchprof-history={where.shown}: {error}. {_sent_later(state, record)}")
+        state.note_left_behind(f"--torchprof-history={where.shown}: {error}. {_kept_back(state, record, _SEND)}")
     except StoreUnusable as problem:
-        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_sent_later(state, record)}")
+        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_kept_back(state, record, _SEND)}")
     except BadRecord as problem:
-        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.text}. {_sent_later(state, record)}")
+        then = _kept_back(state, record, _after_refusal(problem))
+        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.text}. {then}")
+
+
+_SEND = "torchprof history push STORE sends it"
 
 
 def _add(store: Store, record: RunRecord) -> None:
@@ -67,7 +71,7 @@ def _add(store: Store, record: RunRecord) -> None:
     store.add(record)
 
 
-def _sent_later(state: RunState, record: RunRecord) -> str:
+def _kept_back(state: RunState, record: RunRecord, then: str) -> str:
     outbox = state.options.rootdir / OUTBOX
     try:
         HistoryFolder(outbox).add(record)
@@ -77,7 +81,14 @@ def _sent_later(state: RunState, record: RunRecord) -> str:
     except OSError as error:
         why = error.strerror or error
         return f"The record of this run waits in {OUTBOX}, which cannot be hidden from git: {why}"
-    return f"The record of this run waits in {OUTBOX}: torchprof history push STORE sends it"
+    return f"The record of this run waits in {OUTBOX}: {then}"
+
+
+def _after_refusal(problem: BadRecord) -> str:
+    """Return what sends a record that a history has refused."""
+    if ANYWAY in problem.text:
+        return f"torchprof history push {ANYWAY} STORE sends it"
+    return "torchprof history push sends it to a history of its own project"
 
 
 def run_record(state: RunState, session: pytest.Session) -> RunRecord:

@@ -87,8 +87,11 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
     indent = len(ours[0]) - len(ours[0].lstrip())
     room = columns - indent - len(_ERROR)
     text = "\n".join(line[indent:] for line in ours)
-    kind = type(excinfo.value)
+    kind, in_columns = type(excinfo.value), excinfo.value.in_columns
     name = f"{kind.__module__}.{kind.__qualname__}:"
+    if in_columns is not None and text.startswith(name):
+        # Lines that were broken for another room would be broken twice.
+        text = f"{name} {in_columns(room)}"
     if len(name) > room:
         text = text.replace(name, f"{kind.__qualname__}:", 1)
     shown = (line if _WHOLE.search(line) else cut(line, room) for line in broken(text, room).split("\n"))
