@@ -699,17 +699,98 @@ def test_a_run_without_a_measured_test_has_a_page_that_says_so(browser, run_test
 # Colours.
 
 
-def test_kinds_are_told_by_a_pattern_where_their_colours_are_close():
-    source = (FOLDER / "painting.js").read_text()
-    patterns = dict(re.findall(r'(\w[\w ]*)"?: "(\w+)"', re.search(r"PATTERN_OF = \{(.*?)\};", source, re.DOTALL)[1]))
-    families = re.findall(r'"([\w ]+)"', re.search(r"FAMILIES = \[(.*?)\];", source, re.DOTALL)[1])
-    assert patterns.keys() == set(families)
-    for theme in (FOLDER / "style.css").read_text().split("@media screen")[:2]:
-        colours = dict(re.findall(r"--f-(\w+): (#\w{6})", theme))
-        colours["not known"] = colours["other"]
-        for one, other in combinations(families, 2):
-            apart = min(distance(colours[one], colours[other], kind) for kind in BLINDNESS)
-            assert apart >= 10 or patterns[one] != patterns[other], (one, other, apart)
+KINDS = {
+    "attention": "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)",
+    "communication": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "conv": "sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x64x32",
+    "gemm": "ampere_sgemm_128x64_tn",
+    "index": "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)",
+    "normalization": "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)",
+    "not known": "my_kernel",
+    "optimizer": "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >(int)",
+    "pointwise": "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)",
+    "reduction": "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::sum_functor<float, float, float> > >(int)",
+    "rng": "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4>(int)",
+    "softmax": "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>(float*)",
+    "sort": "void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<float> >(int)",
+}
+"""A kernel of each kind; copies and waits are kinds, too, and have no kernel."""
+# What is filled while a drawing is painted, as [colour, the pattern over it or null], each once.
+FILLED = """(async () => {
+  const element = document.querySelector(".timeline"), recording = Timeline.read(await unpack("recording-0"));
+  const pen = CanvasRenderingContext2D.prototype, {createPattern, fillRect} = pen, tiles = new Map(), filled = [];
+  pen.createPattern = function (tile, ...rest) {
+    const pattern = createPattern.call(this, tile, ...rest), at = tile.getContext("2d").getImageData(0, 0, tile.width, tile.height).data;
+    // Where the tile has ink, whichever ink it is.
+    tiles.set(pattern, Array.from(at).filter((_, i) => i % 4 === 3).map((alpha) => (alpha > 20 ? "#" : ".")).join(""));
+    return pattern;
+  };
+  pen.fillRect = function (x, y, wide, tall) {
+    const box = [x, y, wide, tall].join(), last = filled[filled.length - 1];
+    if (typeof this.fillStyle === "string") filled.push({box, kind: [this.fillStyle, null]});
+    else if (last && last.box === box) last.kind[1] = tiles.get(this.fillStyle);
+    return fillRect.call(this, x, y, wide, tall);
+  };
+  const wait = requestAnimationFrame;
+  requestAnimationFrame = (paint) => paint();
+  DRAW;
+  requestAnimationFrame = wait;
+  Object.assign(pen, {createPattern, fillRect});
+  return [...new Set(filled.map(({kind}) => JSON.stringify(kind)))].map((kind) => JSON.parse(kind));
+})()"""
+DRAWN = {
+    "Timeline": ("Timeline.draw(element, [recording])", {"copy", "wait"}),
+    "Flame": ("Flame.draw(element, recording)", {"copy"}),
+}
+"""How a drawing is made, and the kinds in it that have no kernel."""
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("drawing", DRAWN)
+def test_kinds_are_painted_with_a_pattern_where_their_colours_are_close(browser, tmp_path, drawing, dark):
+    builder = TraceBuilder()
+    for number, name in enumerate(KINDS.values()):
+        builder.launched(name, 100 * number, op=f"mine::op{number}", dur=80)
+    builder.op("aten::copy_", 2000, 20)
+    builder.memcpy("HtoD", 2010, 80, builder.call("copy", 2005))
+    builder.sync(2020, 90, what="stream sync")
+    page = tmp_path / "kinds.html"
+    assert main(["report", str(builder.write(tmp_path / "kinds.json")), "-o", str(page)]) == 0
+    browser.open(page, width=1600, dark=dark)
+    browser.wait("document.querySelector('.timeline').dataset.frames > 0")
+    how, others = DRAWN[drawing]
+    filled = browser.run(FILLED.replace("DRAW", how))
+    style = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    kinds = {*KINDS, *others}
+    colours = {kind: browser.run(f"({style})('--f-{'other' if kind == 'not known' else kind}')") for kind in kinds}
+    painted = {tuple(kind) for kind in filled if kind[0] in colours.values()}
+    assert len(painted) == len(kinds)
+    for (one, pattern), (other, another) in combinations(sorted(painted, key=str), 2):
+        apart = min(distance(one, other, kind) for kind in BLINDNESS)
+        assert apart >= 10 or pattern != another, (one, other, apart)
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_parts_of_a_step_are_told_by_a_pattern_where_their_colours_are_close(browser, tmp_path, dark):
+    builder = TraceBuilder()
+    builder.step(0, 0, 2000)
+    builder.op("aten::randn", 0, 100)
+    builder.launched(KINDS["gemm"], 200, dur=100)
+    builder.launched(KINDS["communication"], 400, dur=100)
+    builder.memcpy("HtoD", 610, 100, builder.call("copy", 605))
+    builder.memset(810, 100, builder.call("fill", 805))
+    builder.sync(1000, 100, what="stream sync")
+    builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1200, 100)
+    page = tmp_path / "parts.html"
+    assert main(["report", str(builder.write(tmp_path / "parts.json")), "-o", str(page)]) == 0
+    browser.open(page, dark=dark)
+    parts = browser.fills(".strip > *")
+    assert len(parts) == 8
+    for (one, pattern), (other, another) in combinations(parts, 2):
+        apart = min(distance(one, other, kind) for kind in BLINDNESS)
+        assert apart >= 10 or pattern != another, (one, other, apart)
 
 
 def test_the_distance_of_colours_is_that_of_the_standard():

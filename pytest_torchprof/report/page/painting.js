@@ -82,6 +82,15 @@ const Painting = (() => {
     return {fill, text, pattern: patternOf(theme.pen, over, PATTERNS[PATTERN_OF[family] || "standing"])};
   };
 
+  // Where it is too narrow for a line of the pattern, the colour alone.
+  const fillWith = (context, ink, x, y, wide, tall) => {
+    context.fillStyle = ink.fill;
+    context.fillRect(x, y, wide, tall);
+    if (!ink.pattern || wide <= 4) return;
+    context.fillStyle = ink.pattern;
+    context.fillRect(x, y, wide, tall);
+  };
+
   const rowHeight = (lane) => (lane.onGpu ? GPU_ROW : CPU_ROW);
 
   // Where everything stands, from the top: {y, height} of the sides' headings, of lanes and of memory.
@@ -283,12 +292,7 @@ const Painting = (() => {
     const {context, theme, marks} = frame, wide = end - x;
     const ink = inkOf(theme, side.recording, lane, i);
     context.globalAlpha = strength(frame, side, lane, i);
-    context.fillStyle = ink.fill;
-    context.fillRect(x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
-    if (ink.pattern && wide > 5) {
-      context.fillStyle = ink.pattern;
-      context.fillRect(x, y + 1, wide - 1, tall - 2);
-    }
+    fillWith(context, ink, x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
     if (wide > 26) write(frame, shown(labelOf(side.recording, lane, i), 120), Math.max(x, 0) + 4, y + tall / 2 + 0.5, end - Math.max(x, 0) - 8, ink.text);
     context.globalAlpha = 1;
     if (wide > 2) underline(frame, side, lane, i, x, end, y + tall - 3);
@@ -444,5 +448,5 @@ const Painting = (() => {
     return {side, lane, at: found, together};
   };
 
-  return {themeOf, layOut, paint, hit, writeIn, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES, PATTERN_OF, swatchClass};
+  return {themeOf, layOut, paint, hit, writeIn, fillWith, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES, PATTERN_OF, swatchClass};
 })();
