@@ -299,15 +299,18 @@ def test_a_selection_sums_up_what_is_in_it(browser, profiles, drawings):
 
 
 def words_of(profile):
-    """Return what is searched in a recording: what is drawn in many, and a module and a line where there are any."""
+    """Return what is searched: what is drawn in many recordings, the operator of most kernels, a module and a line."""
     origins, launching = profile.launching.origins, profile.launching
+    names, name_of = profile.trace.names, profile.trace.ops.name
+    operators = Counter(names[name_of[op]] for op in launching.op_of if op >= 0)
+    words = ["pointwise", "copy", *(name for name, _ in operators.most_common(2))]
     if not origins.recorded:
-        return ["pointwise", "gemm", "AddMM", "copy"]
+        return [*words, "gemm", "AddMM"]
     calls = zip(profile.trace.links.call_of, launching.op_of, strict=True)
     known = [origin for call, op in calls if (origin := origins.of_call(call, op)) is not None]
     modules = Counter(origin.module.rpartition(".")[2] for origin in known if origin.module)
     lines = Counter(origin.file_line for origin in known if origin.file_line)
-    return ["pointwise", "copy", *(word for words in (modules, lines) for word, _ in words.most_common(1))]
+    return [*words, *(word for known in (modules, lines) for word, _ in known.most_common(1))]
 
 
 def texts_of(profile):
@@ -320,20 +323,27 @@ def texts_of(profile):
     counted = Counter(
         name for part in (trace.annotations, trace.frames, trace.overheads, trace.gpu_annotations) for name in part.name
     )
-    told = Counter({(name, None, None, ""): count for name, count in counted.items()})
+    told = Counter({(name, None, None, None, ""): count for name, count in counted.items()})
     for i, name in enumerate(trace.calls.name):
-        told[name, None, None, "waits" if i in waits else ""] += 1
+        told[name, None, None, None, "waits" if i in waits else ""] += 1
     for i, name in enumerate(trace.ops.name):
         decoded = launching.decoded_operator(i) if i in computing else None
-        told[name, decoded, origins.of_operator(i) if origins.recorded else None, ""] += 1
+        told[name, None, decoded, origins.of_operator(i) if origins.recorded else None, ""] += 1
     for i, name in enumerate(trace.gpu.name):
         decoded = launching.decoded(i) if trace.gpu.kind[i] == KERNEL else None
         origin = origins.of_call(trace.links.call_of[i], launching.op_of[i]) if origins.recorded else None
-        told[name, decoded, origin, "" if decoded else "copy"] += 1
+        operator = trace.ops.name[launching.op_of[i]] if launching.op_of[i] >= 0 else None
+        told[name, operator, decoded, origin, "" if decoded else "copy"] += 1
     texts = Counter()
-    for (name, decoded, origin, word), count in told.items():
+    for (name, operator, decoded, origin, word), count in told.items():
         variant = decoded and [decoded.family_shown, decoded.library, decoded.dtype, decoded.layout, decoded.short]
-        each = [trace.names[name], word, str(origin or ""), *filter(None, variant or ())]
+        each = [
+            trace.names[name],
+            "" if operator is None else trace.names[operator],
+            word,
+            str(origin or ""),
+            *filter(None, variant or ()),
+        ]
         texts["\n".join(each).lower()] += count
     return texts
 
@@ -366,7 +376,8 @@ def test_search_finds_families_labels_modules_lines_and_what_else_is_told_of_a_s
             expected = sum(count for text, count in texts.items() if word.lower() in text)
             assert counted[name][word] == expected, (name, word)
     if SHARED:
-        module, line = words["h100_bert_small.json.gz"][2:]
+        *_, module, line = words["h100_bert_small.json.gz"][-3:]
+        assert counted["h100_bert_small.json.gz"]["aten::addmm"] == 2 * 26
         assert (module, line) == ("BertModel_0", "transformers/models/bert/modeling_bert.py:364")
         assert min(counted["h100_bert_small.json.gz"].values()) > 0
 
@@ -578,6 +589,13 @@ def test_a_kernel_tells_how_it_was_launched(opened):
     assert re.search(r"grid\n\d x 2 x 1", told)
     for fact in ("block\n128 x 1 x 1", "registers\n32 per thread", "shared memory\n2.00 KiB", "occupancy\n50.0 %"):
         assert fact in told
+
+
+@needs_chromium
+def test_an_operator_is_found_with_the_kernels_that_it_launched(opened):
+    page = opened()
+    keys(page, "0", "/", *"aten::add")
+    assert data(page, "marked") == 24 + 24
 
 
 @needs_chromium

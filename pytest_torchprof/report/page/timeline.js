@@ -196,12 +196,13 @@ const Timeline = (() => {
   // Which texts of a list hold what is searched, a byte for each.
   const holding = (texts, wanted) => Uint8Array.from(texts, (text) => (text.toLowerCase().includes(wanted) ? 1 : 0));
 
-  // What is searched is looked for in all that is told of a slice: name, label, family, library, type, module, line.
+  // What is searched is looked for in all that is told of a slice: name, label, family, library, type, operator, module, line.
   const likeText = (recording, text) => {
     const wanted = text.toLowerCase(), names = holding(recording.names, wanted), origins = holding(recording.origins, wanted);
     const variants = holding(recording.variants.map((variant) => variant.filter(Boolean).join("\n")), wanted);
     const words = Object.fromEntries(Object.entries(PATTERN_WORDS).map(([family, word]) => [family, word.includes(wanted)]));
-    return (lane, i) => names[lane.name[i]] || (lane.variant && lane.variant[i] && variants[lane.variant[i] - 1]) || (lane.origin && lane.origin[i] && origins[lane.origin[i] - 1])
+    const byOperator = (lane, i) => { const of = Recording.operatorNames(recording, lane); return of && of[i] && names[of[i] - 1]; };
+    return (lane, i) => names[lane.name[i]] || byOperator(lane, i) || (lane.variant && lane.variant[i] && variants[lane.variant[i] - 1]) || (lane.origin && lane.origin[i] && origins[lane.origin[i] - 1])
       || (lane.onGpu && !lane.variant[i] && words.copy) || (lane.waits && lane.waits[i] && words.wait);
   };
 
