@@ -65,6 +65,11 @@ def test_the_events_take_the_time_that_the_finding_says(profile, findings):
             assert max(end - start for start, end, _ in gaps) / 1000 == pytest.approx(facts["longest_us"])
             for start, end, before in gaps:
                 assert start < end <= gpu.start[before]
+        elif finding.code == "nothing-recorded":
+            lengths = [(end - start) / 1000 for start, end, _ in events.gaps]
+            assert sum(lengths) == pytest.approx(facts["time_us"])
+            assert max(lengths) == pytest.approx(facts["longest_us"])
+            assert {before for _, _, before in events.gaps} == {-1}
         elif finding.code in (
             "fp32-gemm",
             "copy-kernels",

@@ -214,6 +214,9 @@ def test_each_finding_marks_as_many_events_as_it_says(profiles, drawings, shown)
             if finding.code == "launch-gaps":
                 devices = len(profile.gpu_work.by_device)
                 assert drawn["ns"] / 1000 / devices == pytest.approx(facts["time_us"], rel=1e-6)
+            if finding.code == "nothing-recorded":
+                assert drawn["ns"] / 1000 == pytest.approx(facts["time_us"], rel=1e-6)
+                assert drawn["pane"].startswith("Nothing is recorded\n"), name
     if SHARED:
         (sync,) = [at for at, one in enumerate(drawings[EAGER][0], 1) if one.code == "implicit-sync"]
         assert shown[EAGER][sync][1]["marked"] == 7023
@@ -596,6 +599,42 @@ def test_an_operator_is_found_with_the_kernels_that_it_launched(opened):
     page = opened()
     keys(page, "0", "/", *"aten::add")
     assert data(page, "marked") == 24 + 24
+
+
+@needs_chromium
+def test_times_without_any_event_are_shown_in_all_lanes(browser, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    for at, dur in ((0, 10), (600, 380)):
+        builder.launched("kernel", at, dur=dur)
+    path = builder.write(tmp_path / "silent.json")
+    assert main(["report", str(path), "-o", str(tmp_path / "silent.html")]) == 0
+    browser.complaints.clear()
+    browser.open(tmp_path / "silent.html", width=1200)
+    browser.wait("document.querySelector('.timeline').dataset.frames > 0")
+    browser.run(
+        "[...document.querySelectorAll('.findings li')].find((one) => one.innerText.includes('nothing-recorded')).querySelector('a, button').click()"
+    )
+    browser.wait("document.querySelector('.timeline').dataset.marked === '2'")
+    settled(browser)
+    # From the end of the first kernel to the next operator, and behind the last kernel.
+    assert data(browser, "markedNs") == 582_000 + 12_000
+    assert text(browser, ".timeline .tl-pane").startswith("Nothing is recorded")
+    assert "582 us" in text(browser, ".timeline .tl-pane")
+    told = browser.run(
+        """(() => {
+          const canvas = document.querySelector(".timeline canvas"), box = canvas.getBoundingClientRect(), heads = new Set();
+          const {fromNs, toNs} = canvas.closest(".timeline").dataset, x = box.x + (300000 - fromNs) / (toNs - fromNs) * box.width;
+          for (let y = 30; y < box.height; y += 4) {
+            canvas.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: box.y + y}));
+            const tip = document.querySelector(".tl-tip");
+            if (!tip.hidden) heads.add(tip.innerText.split("\\n")[0]);
+          }
+          return [...heads];
+        })()"""
+    )
+    assert told == ["ProfilerStep#0", "Nothing is recorded"]
+    assert browser.complaints == []
 
 
 @needs_chromium

@@ -75,7 +75,8 @@ const Recording = (() => {
     return {...header, ...totals(lanes, flames), lanes, memory, flames, marks, kernels: kernelsByName(lanes, header)};
   };
 
-  // The events of a finding: `of` has for each lane which of its slices they are, `gaps` times in which a GPU idled, `chains`
+  // The events of a finding: `of` has for each lane which of its slices they are, `gaps` times in which a GPU idled,
+  // by the title of its lane, and those without any event on CPU and GPU by none, `chains`
   // slices that belong together, as numbers.
   const mark = (lanes, told, columns, gapColumns, unit) => {
     const numbers = told.slices ? Array.from(sums(signed(columns.slice))) : [], of = new Map();

@@ -33,7 +33,7 @@ const Timeline = (() => {
     return {recording, label, step: recording.worst, zero: 0, parts: [...lanes, ...memory], findings: findings.filter(({mark}) => mark !== undefined), standing};
   };
 
-  // What is drawn of findings unasked: gaps, and a line below the slices of what costs time. Two with the same gaps are one.
+  // What is drawn of findings unasked: gaps of a GPU, and a line below the slices of what costs time. Two with the same gaps are one.
   const standingOut = (recording, findings) => {
     const seen = new Set(), standing = [];
     for (const {mark: number, severity} of findings) {
@@ -45,7 +45,7 @@ const Timeline = (() => {
       }
       for (const chain of mark.chains) join(recording, chain);
       const key = Array.from(mark.gaps, ([title, gaps]) => `${title} ${gaps.length} ${gaps[0].start}`).join();
-      if (mark.gapCount && !seen.has(key)) standing.push(mark);
+      if (mark.gapCount && !mark.gaps.has("") && !seen.has(key)) standing.push(mark);
       seen.add(key);
     }
     return standing;
@@ -304,8 +304,10 @@ const Timeline = (() => {
     redraw(state);
   };
 
+  const laneOfGap = ({lanes}, title) => lanes.find((one) => one.onGpu && one.title === title) || lanes.find(({kind}) => kind === "operators") || lanes[0];
+
   const goTo = (state, chosen, {frame = true} = {}) => {
-    const {side, gap} = chosen, lane = gap ? (gap.beside ? gap.beside.lane : side.recording.lanes.find((one) => one.onGpu && one.title === chosen.title)) : chosen.lane;
+    const {side, gap} = chosen, lane = gap ? (gap.beside ? gap.beside.lane : laneOfGap(side.recording, chosen.title)) : chosen.lane;
     const [start, end] = gap ? [gap.start, gap.end] : [chosen.lane.start[chosen.at], chosen.lane.end[chosen.at]];
     const part = side.parts.find((one) => one.lane === lane), row = gap ? 0 : lane.row[chosen.at];
     const begin = start - side.zero, length = Math.max(end - start, 1), width = state.to - state.from;
