@@ -28,6 +28,7 @@ OWN_NUMBER: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "layout-conversion": lambda facts: facts["count"],
     "single-tensor-optimizer": lambda facts: facts["count"],
     "small-grid": lambda facts: facts["count"],
+    "graph-recaptured": lambda facts: facts["count"],
     "low-occupancy": lambda facts: facts["count"],
     "below-roofline": lambda facts: facts["count"],
     "cudagraph-input-copy": lambda facts: facts["count"],

@@ -21,7 +21,7 @@ from builder import TraceBuilder, own_recording
 from colours import BLINDNESS, distance
 from pages import HOSTILE
 from schema_checks import errors
-from test_page import AXE
+from test_page import AXE, NO_AXE
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.fleet.names import names_of
@@ -410,7 +410,7 @@ class TestPage:
         browser.open(page, width=360, dark=dark)
         assert browser.run("document.documentElement.scrollWidth") <= 360
 
-    @pytest.mark.skipif(AXE is None, reason="needs axe-core: AXE_CORE is the path of its axe.min.js")
+    @pytest.mark.skipif(AXE is None, reason=NO_AXE)
     @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
     def test_it_is_accessible(self, browser, page, dark):
         browser.open(page, dark=dark)
