@@ -405,6 +405,11 @@ class TestPage:
             apart = min(distance(one, other, kind) for kind in BLINDNESS)
             assert apart >= 10 or pattern != another, (one, other, apart)
 
+    def test_the_groups_fit_a_screen_without_scrolling_sideways(self, browser, page):
+        browser.open(page, width=1440)
+        beyond = "[...document.querySelectorAll('.data .scroll')].slice(0, 3).map((one) => one.scrollWidth - one.clientWidth)"
+        assert browser.run(beyond) == [0, 0, 0]
+
     @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
     def test_it_fits_a_phone(self, browser, page, dark):
         browser.open(page, width=360, dark=dark)
