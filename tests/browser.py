@@ -19,6 +19,11 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 _CUT = """[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility() && !e.closest('.skip, .unseen, .scroll, .tl-wide, canvas, svg')
   && (e.getBoundingClientRect().right > innerWidth + 0.5 || (e.matches('pre, nav, p, h1, h2, h4, li, dd, dt, figcaption, summary, button, code') && e.clientWidth && e.scrollWidth > e.clientWidth + 1)))
   .map((e) => `${e.tagName} ${e.className}: ${e.textContent.slice(0, 60)}`)"""
+# The colour and the pattern of elements, as far as they have a width.
+_FILLS = """[...document.querySelectorAll(SELECTOR)].map((element) => getComputedStyle(element)).filter(({width}) => parseFloat(width) > 0).map((style) => {
+  const channels = style.backgroundColor.match(/\\d+/g).slice(0, 3).map((channel) => Number(channel).toString(16).padStart(2, "0"));
+  return [`#${channels.join("")}`, style.backgroundImage];
+})"""
 # Of a page, counted from its start.
 _PATIENCE_MS = 60_000
 
@@ -161,6 +166,10 @@ class Browser:
         """Return what of the page is cut at this width, the page itself if it scrolls sideways."""
         wide = self.run("document.documentElement.scrollWidth") - self.run("innerWidth")
         return [*([f"the page, by {wide} pixels"] if wide > 0 else []), *self.run(_CUT)]
+
+    def fills(self, selector: str) -> list[tuple[str, str]]:
+        """Return the colour, as ``#rrggbb``, and the pattern of each of these elements."""
+        return [(colour, pattern) for colour, pattern in self.run(_FILLS.replace("SELECTOR", json.dumps(selector)))]
 
     def press(self, key: str) -> None:
         """Press and release a key."""

@@ -39,11 +39,15 @@ class Shown(NamedTuple):
 
 
 PICTURES = (
+    Shown("adopt", "$ pytest test_server.py\n", "A limit missed by the recording of a server, in a terminal"),
     Shown("against", "$ pytest --torchprof-against main\n", "A failure against another commit in a terminal"),
     Shown("analyze", "$ torchprof analyze ", "What torchprof analyze prints of a recording"),
     Shown("baselines", "worse than the baseline", "A failure against a baseline in a terminal"),
+    Shown("ci", "$ pytest -q tests/cpu", "A job without a GPU that fails by a lost fusion, in a terminal"),
+    Shown("compile", "$ pytest -q test_model.py\n", "A graph break in a terminal"),
     Shown("cookbook", "pytest_torchprof.errors.LimitsMissed", "A fusion and a graph break missed, in a terminal"),
     Shown("doctor", "ok  ", "What torchprof doctor says of a machine"),
+    Shown("export", "$ torchprof export ", "A recording as folded stacks in a terminal"),
     Shown("fleet", "$ torchprof fleet run", "Recordings of a night judged in a terminal"),
     Shown("history", "$ torchprof history changes history\nmain", "The changes of a history in a terminal"),
     Shown("not-measured", "$ torchprof explain needs-gpu", "A code explained in a terminal"),

@@ -12,6 +12,7 @@ OWN_NUMBER: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "implicit-sync": lambda facts: facts["syncs"],
     "sync-over-little-work": lambda facts: sum(facts["calls"].values()),
     "launch-gaps": lambda facts: facts["gaps"],
+    "nothing-recorded": lambda facts: facts["gaps"],
     "overhead-bound": lambda facts: facts["gaps"],
     "queued-work-waits": lambda facts: facts["gaps"],
     "copies-take-long": lambda facts: facts["count"],
@@ -27,6 +28,7 @@ OWN_NUMBER: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "layout-conversion": lambda facts: facts["count"],
     "single-tensor-optimizer": lambda facts: facts["count"],
     "small-grid": lambda facts: facts["count"],
+    "graph-recaptured": lambda facts: facts["count"],
     "low-occupancy": lambda facts: facts["count"],
     "below-roofline": lambda facts: facts["count"],
     "cudagraph-input-copy": lambda facts: facts["count"],
@@ -50,7 +52,6 @@ CHAINS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
 WITHOUT_EVENTS: Mapping[str, str] = {
     "compute-bound": "is of all that the GPU ran",
     "graph-break": "is of what torch told while it compiled, of which a recording has no event",
-    "nothing-recorded": "is of times without any event",
     "recompile": "is of what torch told while it compiled, of which a recording has no event",
 }
 """Findings that mark nothing in the timeline, and why."""

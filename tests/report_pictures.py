@@ -1,4 +1,4 @@
-"""The documentation's pictures of the report: ``python tests/report_pictures.py RECORDING SLOWER FASTER JOB HISTORY`` makes them anew."""
+"""The documentation's pictures of the report: ``python tests/report_pictures.py RECORDING SLOWER FASTER JOB HISTORY FLEET`` makes them anew."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pytest_torchprof.cli import main
 PICTURES = Path(__file__).parents[1] / "docs" / "static"
 
 
-def make(recording: str, slower: str, faster: str, job: str, history: str) -> None:
-    """Write the pictures: a recording's top, a selection, its flames, changes, the ranks of a job, a history."""
+def make(recording: str, slower: str, faster: str, job: str, history: str, fleet: str) -> None:
+    """Write the pictures: a recording's top, a selection, its flames, changes, the ranks of a job, a history, a fleet."""
     with tempfile.TemporaryDirectory() as scratch, Browser() as browser:
-        one, pair, ranks, kept = (Path(scratch) / f"{name}.html" for name in ("one", "pair", "ranks", "kept"))
+        one, pair, ranks, kept, judged = (Path(scratch) / f"{number}.html" for number in range(5))
         main(["report", recording, "-o", str(one)])
         main(["report", slower, "--against", faster, "-o", str(pair)])
         main(["report", job, "-o", str(ranks)])
         main(["history", "page", history, "-o", str(kept)])
+        main(["fleet", "report", fleet, "-o", str(judged)])
         drawn = "document.querySelector('.timeline').dataset.slices > 0"
         browser.open(one, width=1120, height=1180)
         browser.wait(drawn)
@@ -38,6 +39,8 @@ def make(recording: str, slower: str, faster: str, job: str, history: str) -> No
         browser.screenshot(PICTURES / "report-ranks.png")
         browser.open(kept, width=1120, height=560)
         browser.screenshot(PICTURES / "history-page.png")
+        browser.open(judged, width=1440, height=560)
+        browser.screenshot(PICTURES / "fleet-page.png")
 
 
 if __name__ == "__main__":

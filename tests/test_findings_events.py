@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,11 @@ def test_the_events_take_the_time_that_the_finding_says(profile, findings):
             assert max(end - start for start, end, _ in gaps) / 1000 == pytest.approx(facts["longest_us"])
             for start, end, before in gaps:
                 assert start < end <= gpu.start[before]
+        elif finding.code == "nothing-recorded":
+            lengths = [(end - start) / 1000 for start, end, _ in events.gaps]
+            assert sum(lengths) == pytest.approx(facts["time_us"])
+            assert max(lengths) == pytest.approx(facts["longest_us"])
+            assert {before for _, _, before in events.gaps} == {-1}
         elif finding.code in (
             "fp32-gemm",
             "copy-kernels",
@@ -81,6 +87,26 @@ def test_the_events_take_the_time_that_the_finding_says(profile, findings):
             spent = sum(calls.end[i] - calls.start[i] for i in events.calls) / 1000
             # Of a copy and the synchronization after it, which are one wait, the longer one is shown.
             assert 0.7 * facts["time_us"] <= spent <= facts["time_us"] * 1.0001
+
+
+def test_what_a_finding_says_by_name_are_its_events_by_name(profile, findings):
+    """Of findings that say a number for each of several names, or none."""
+    trace, launching = profile.trace, profile.launching
+    gpu, steps, begun = trace.gpu, len(trace.steps), trace.steps[0].start_ns
+    for finding in findings:
+        events, facts = finding.events, finding.evidence
+        if finding.code == "many-small-calls":
+            called = Counter(launching.op_name(launching.op_of[i]) for i in events.gpu_ops)
+            assert {op: count // steps for op, count in called.items()} == facts["ops"]
+        elif finding.code == "exposed-communication" and not facts["on_cpu"]:
+            sending = {i for i, name in enumerate(gpu.name) if "nccl" in trace.names[name].lower()}
+            assert {*events.gpu_ops} == {i for i in sending if gpu.end[i] > begun}
+            spent = sum(gpu.end[i] - gpu.start[i] for i in events.gpu_ops) / 1000
+            assert sum(facts["collectives_us"].values()) == pytest.approx(spent)
+        elif finding.code == "profiler-gap":
+            own = trace.overheads
+            assert {*events.overheads} == {i for i, name in enumerate(own.name) if "Buffer" in trace.names[name]}
+            assert sum(own.end[i] - own.start[i] for i in events.overheads) / 1000 >= facts["time_us"]
 
 
 def test_events_stay_with_the_recording_and_are_no_facts():

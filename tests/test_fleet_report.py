@@ -11,18 +11,23 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
+from itertools import combinations
 from pathlib import Path
 
+import msgspec
 import pytest
 from browser import CHROMIUM
 from builder import TraceBuilder, own_recording
+from colours import BLINDNESS, distance
 from pages import HOSTILE
 from schema_checks import errors
-from test_page import AXE
+from test_page import AXE, NO_AXE
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.fleet.names import names_of
+from pytest_torchprof.fleet.page import fleet_page
 from pytest_torchprof.fleet.progress import Progress
+from pytest_torchprof.fleet.report import FleetReport
 from pytest_torchprof.fleet.sources import Listed
 from pytest_torchprof.text import width_of
 
@@ -378,18 +383,39 @@ class TestPage:
         headings = browser.run("[...document.querySelectorAll('h2')].map(heading => heading.textContent)")
         assert headings[:4] == ["All files", "By model", "By GPU", "By torch"]
         assert {"The worst", "Other kernels than their group", "Not judged"} < set(headings)
-        assert browser.run("document.querySelector('svg.all').getAttribute('aria-label')") == (
+        assert browser.run("document.querySelector('.all').getAttribute('aria-label')") == (
             "3 hold, 3 missed, 1 not measured, 1 quarantined"
         )
         assert browser.run("document.querySelectorAll('svg.spread').length") > 0
         assert "torchprof open" in browser.run("document.querySelector('.files code').textContent")
 
     @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+    def test_outcomes_are_told_by_a_pattern_where_their_colours_are_close(
+        self, browser, judged, tmp_path, capsys, dark
+    ):
+        plain = answered(capsys, "report", judged)
+        summary = plain["summary"] | {"without_limits": 1}
+        page = tmp_path / "all.html"
+        page.write_text(fleet_page(msgspec.convert(plain | {"summary": summary, "left": 1}, FleetReport), "all"))
+        browser.open(page, dark=dark)
+        bar, legend = browser.fills(".all > *"), browser.fills(".legend .swatch")
+        assert len(bar) == 6
+        assert legend == bar
+        for (one, pattern), (other, another) in combinations(bar, 2):
+            apart = min(distance(one, other, kind) for kind in BLINDNESS)
+            assert apart >= 10 or pattern != another, (one, other, apart)
+
+    def test_the_groups_fit_a_screen_without_scrolling_sideways(self, browser, page):
+        browser.open(page, width=1440)
+        beyond = "[...document.querySelectorAll('.data .scroll')].slice(0, 3).map((one) => one.scrollWidth - one.clientWidth)"
+        assert browser.run(beyond) == [0, 0, 0]
+
+    @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
     def test_it_fits_a_phone(self, browser, page, dark):
         browser.open(page, width=360, dark=dark)
         assert browser.run("document.documentElement.scrollWidth") <= 360
 
-    @pytest.mark.skipif(AXE is None, reason="needs axe-core: AXE_CORE is the path of its axe.min.js")
+    @pytest.mark.skipif(AXE is None, reason=NO_AXE)
     @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
     def test_it_is_accessible(self, browser, page, dark):
         browser.open(page, dark=dark)

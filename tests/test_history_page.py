@@ -11,7 +11,7 @@ from browser import CHROMIUM
 from histories import H100, launched, run_of, sha, write
 from msgspec.structs import replace
 from pages import HOSTILE
-from test_page import AXE
+from test_page import AXE, NO_AXE
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.history.record import Event, MachineRecord, VaryingRecord
@@ -249,7 +249,7 @@ def test_a_step_is_opened_and_closed_by_keyboard_alone(browser, timed_page):
     assert browser.run(in_times)
 
 
-@pytest.mark.skipif(AXE is None, reason="needs axe-core: AXE_CORE is the path of its axe.min.js")
+@pytest.mark.skipif(AXE is None, reason=NO_AXE)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_changes_and_steps_are_accessible(browser, timed_page, dark):
     browser.open(timed_page, dark=dark)

@@ -258,6 +258,11 @@ def test_the_page_holds_what_the_catalogue_explains():
     assert with_articles(PAGE.read_text()) == PAGE.read_text(), "python tests/test_messages.py writes it"
 
 
+def test_each_chapter_has_its_row_in_the_table_of_who_meets_it_and_stands_in_that_order():
+    introduction, *chapters = re.split(r"^## (.*)$", PAGE.read_text(), flags=re.MULTILINE)
+    assert re.findall(r"\[([\w-]+)\]\(#\1\)", introduction) == chapters[::2]
+
+
 @pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])
 def test_each_reason_says_what_to_do(kind):
     in_general = {**EXPLAINED, **ERRORS}.get(kind.CODE, Explained()).remedy

@@ -214,6 +214,9 @@ def test_each_finding_marks_as_many_events_as_it_says(profiles, drawings, shown)
             if finding.code == "launch-gaps":
                 devices = len(profile.gpu_work.by_device)
                 assert drawn["ns"] / 1000 / devices == pytest.approx(facts["time_us"], rel=1e-6)
+            if finding.code == "nothing-recorded":
+                assert drawn["ns"] / 1000 == pytest.approx(facts["time_us"], rel=1e-6)
+                assert drawn["pane"].startswith("Nothing is recorded\n"), name
     if SHARED:
         (sync,) = [at for at, one in enumerate(drawings[EAGER][0], 1) if one.code == "implicit-sync"]
         assert shown[EAGER][sync][1]["marked"] == 7023
@@ -299,15 +302,18 @@ def test_a_selection_sums_up_what_is_in_it(browser, profiles, drawings):
 
 
 def words_of(profile):
-    """Return what is searched in a recording: what is drawn in many, and a module and a line where there are any."""
+    """Return what is searched: what is drawn in many recordings, the operator of most kernels, a module and a line."""
     origins, launching = profile.launching.origins, profile.launching
+    names, name_of = profile.trace.names, profile.trace.ops.name
+    operators = Counter(names[name_of[op]] for op in launching.op_of if op >= 0)
+    words = ["pointwise", "copy", *(name for name, _ in operators.most_common(2))]
     if not origins.recorded:
-        return ["pointwise", "gemm", "AddMM", "copy"]
+        return [*words, "gemm", "AddMM"]
     calls = zip(profile.trace.links.call_of, launching.op_of, strict=True)
     known = [origin for call, op in calls if (origin := origins.of_call(call, op)) is not None]
     modules = Counter(origin.module.rpartition(".")[2] for origin in known if origin.module)
     lines = Counter(origin.file_line for origin in known if origin.file_line)
-    return ["pointwise", "copy", *(word for words in (modules, lines) for word, _ in words.most_common(1))]
+    return [*words, *(word for known in (modules, lines) for word, _ in known.most_common(1))]
 
 
 def texts_of(profile):
@@ -320,20 +326,27 @@ def texts_of(profile):
     counted = Counter(
         name for part in (trace.annotations, trace.frames, trace.overheads, trace.gpu_annotations) for name in part.name
     )
-    told = Counter({(name, None, None, ""): count for name, count in counted.items()})
+    told = Counter({(name, None, None, None, ""): count for name, count in counted.items()})
     for i, name in enumerate(trace.calls.name):
-        told[name, None, None, "waits" if i in waits else ""] += 1
+        told[name, None, None, None, "waits" if i in waits else ""] += 1
     for i, name in enumerate(trace.ops.name):
         decoded = launching.decoded_operator(i) if i in computing else None
-        told[name, decoded, origins.of_operator(i) if origins.recorded else None, ""] += 1
+        told[name, None, decoded, origins.of_operator(i) if origins.recorded else None, ""] += 1
     for i, name in enumerate(trace.gpu.name):
         decoded = launching.decoded(i) if trace.gpu.kind[i] == KERNEL else None
         origin = origins.of_call(trace.links.call_of[i], launching.op_of[i]) if origins.recorded else None
-        told[name, decoded, origin, "" if decoded else "copy"] += 1
+        operator = trace.ops.name[launching.op_of[i]] if launching.op_of[i] >= 0 else None
+        told[name, operator, decoded, origin, "" if decoded else "copy"] += 1
     texts = Counter()
-    for (name, decoded, origin, word), count in told.items():
+    for (name, operator, decoded, origin, word), count in told.items():
         variant = decoded and [decoded.family_shown, decoded.library, decoded.dtype, decoded.layout, decoded.short]
-        each = [trace.names[name], word, str(origin or ""), *filter(None, variant or ())]
+        each = [
+            trace.names[name],
+            "" if operator is None else trace.names[operator],
+            word,
+            str(origin or ""),
+            *filter(None, variant or ()),
+        ]
         texts["\n".join(each).lower()] += count
     return texts
 
@@ -366,7 +379,8 @@ def test_search_finds_families_labels_modules_lines_and_what_else_is_told_of_a_s
             expected = sum(count for text, count in texts.items() if word.lower() in text)
             assert counted[name][word] == expected, (name, word)
     if SHARED:
-        module, line = words["h100_bert_small.json.gz"][2:]
+        *_, module, line = words["h100_bert_small.json.gz"][-3:]
+        assert counted["h100_bert_small.json.gz"]["aten::addmm"] == 2 * 26
         assert (module, line) == ("BertModel_0", "transformers/models/bert/modeling_bert.py:364")
         assert min(counted["h100_bert_small.json.gz"].values()) > 0
 
@@ -581,6 +595,49 @@ def test_a_kernel_tells_how_it_was_launched(opened):
 
 
 @needs_chromium
+def test_an_operator_is_found_with_the_kernels_that_it_launched(opened):
+    page = opened()
+    keys(page, "0", "/", *"aten::add")
+    assert data(page, "marked") == 24 + 24
+
+
+@needs_chromium
+def test_times_without_any_event_are_shown_in_all_lanes(browser, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    for at, dur in ((0, 10), (600, 380)):
+        builder.launched("kernel", at, dur=dur)
+    path = builder.write(tmp_path / "silent.json")
+    assert main(["report", str(path), "-o", str(tmp_path / "silent.html")]) == 0
+    browser.complaints.clear()
+    browser.open(tmp_path / "silent.html", width=1200)
+    browser.wait("document.querySelector('.timeline').dataset.frames > 0")
+    browser.run(
+        "[...document.querySelectorAll('.findings li')].find((one) => one.innerText.includes('nothing-recorded')).querySelector('a, button').click()"
+    )
+    browser.wait("document.querySelector('.timeline').dataset.marked === '2'")
+    settled(browser)
+    # From the end of the first kernel to the next operator, and behind the last kernel.
+    assert data(browser, "markedNs") == 582_000 + 12_000
+    assert text(browser, ".timeline .tl-pane").startswith("Nothing is recorded")
+    assert "582 us" in text(browser, ".timeline .tl-pane")
+    told = browser.run(
+        """(() => {
+          const canvas = document.querySelector(".timeline canvas"), box = canvas.getBoundingClientRect(), heads = new Set();
+          const {fromNs, toNs} = canvas.closest(".timeline").dataset, x = box.x + (300000 - fromNs) / (toNs - fromNs) * box.width;
+          for (let y = 30; y < box.height; y += 4) {
+            canvas.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: box.y + y}));
+            const tip = document.querySelector(".tl-tip");
+            if (!tip.hidden) heads.add(tip.innerText.split("\\n")[0]);
+          }
+          return [...heads];
+        })()"""
+    )
+    assert told == ["ProfilerStep#0", "Nothing is recorded"]
+    assert browser.complaints == []
+
+
+@needs_chromium
 def test_ranges_around_work_of_the_gpu_are_drawn(opened):
     page = opened()
     keys(page, "0", "/", *"forward")
@@ -699,17 +756,98 @@ def test_a_run_without_a_measured_test_has_a_page_that_says_so(browser, run_test
 # Colours.
 
 
-def test_kinds_are_told_by_a_pattern_where_their_colours_are_close():
-    source = (FOLDER / "painting.js").read_text()
-    patterns = dict(re.findall(r'(\w[\w ]*)"?: "(\w+)"', re.search(r"PATTERN_OF = \{(.*?)\};", source, re.DOTALL)[1]))
-    families = re.findall(r'"([\w ]+)"', re.search(r"FAMILIES = \[(.*?)\];", source, re.DOTALL)[1])
-    assert patterns.keys() == set(families)
-    for theme in (FOLDER / "style.css").read_text().split("@media screen")[:2]:
-        colours = dict(re.findall(r"--f-(\w+): (#\w{6})", theme))
-        colours["not known"] = colours["other"]
-        for one, other in combinations(families, 2):
-            apart = min(distance(colours[one], colours[other], kind) for kind in BLINDNESS)
-            assert apart >= 10 or patterns[one] != patterns[other], (one, other, apart)
+KINDS = {
+    "attention": "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)",
+    "communication": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "conv": "sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x64x32",
+    "gemm": "ampere_sgemm_128x64_tn",
+    "index": "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)",
+    "normalization": "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)",
+    "not known": "my_kernel",
+    "optimizer": "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >(int)",
+    "pointwise": "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)",
+    "reduction": "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::sum_functor<float, float, float> > >(int)",
+    "rng": "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4>(int)",
+    "softmax": "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>(float*)",
+    "sort": "void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<float> >(int)",
+}
+"""A kernel of each kind; copies and waits are kinds, too, and have no kernel."""
+# What is filled while a drawing is painted, as [colour, the pattern over it or null], each once.
+FILLED = """(async () => {
+  const element = document.querySelector(".timeline"), recording = Timeline.read(await unpack("recording-0"));
+  const pen = CanvasRenderingContext2D.prototype, {createPattern, fillRect} = pen, tiles = new Map(), filled = [];
+  pen.createPattern = function (tile, ...rest) {
+    const pattern = createPattern.call(this, tile, ...rest), at = tile.getContext("2d").getImageData(0, 0, tile.width, tile.height).data;
+    // Where the tile has ink, whichever ink it is.
+    tiles.set(pattern, Array.from(at).filter((_, i) => i % 4 === 3).map((alpha) => (alpha > 20 ? "#" : ".")).join(""));
+    return pattern;
+  };
+  pen.fillRect = function (x, y, wide, tall) {
+    const box = [x, y, wide, tall].join(), last = filled[filled.length - 1];
+    if (typeof this.fillStyle === "string") filled.push({box, kind: [this.fillStyle, null]});
+    else if (last && last.box === box) last.kind[1] = tiles.get(this.fillStyle);
+    return fillRect.call(this, x, y, wide, tall);
+  };
+  const wait = requestAnimationFrame;
+  requestAnimationFrame = (paint) => paint();
+  DRAW;
+  requestAnimationFrame = wait;
+  Object.assign(pen, {createPattern, fillRect});
+  return [...new Set(filled.map(({kind}) => JSON.stringify(kind)))].map((kind) => JSON.parse(kind));
+})()"""
+DRAWN = {
+    "Timeline": ("Timeline.draw(element, [recording])", {"copy", "wait"}),
+    "Flame": ("Flame.draw(element, recording)", {"copy"}),
+}
+"""How a drawing is made, and the kinds in it that have no kernel."""
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("drawing", DRAWN)
+def test_kinds_are_painted_with_a_pattern_where_their_colours_are_close(browser, tmp_path, drawing, dark):
+    builder = TraceBuilder()
+    for number, name in enumerate(KINDS.values()):
+        builder.launched(name, 100 * number, op=f"mine::op{number}", dur=80)
+    builder.op("aten::copy_", 2000, 20)
+    builder.memcpy("HtoD", 2010, 80, builder.call("copy", 2005))
+    builder.sync(2020, 90, what="stream sync")
+    page = tmp_path / "kinds.html"
+    assert main(["report", str(builder.write(tmp_path / "kinds.json")), "-o", str(page)]) == 0
+    browser.open(page, width=1600, dark=dark)
+    browser.wait("document.querySelector('.timeline').dataset.frames > 0")
+    how, others = DRAWN[drawing]
+    filled = browser.run(FILLED.replace("DRAW", how))
+    style = "(name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    kinds = {*KINDS, *others}
+    colours = {kind: browser.run(f"({style})('--f-{'other' if kind == 'not known' else kind}')") for kind in kinds}
+    painted = {tuple(kind) for kind in filled if kind[0] in colours.values()}
+    assert len(painted) == len(kinds)
+    for (one, pattern), (other, another) in combinations(sorted(painted, key=str), 2):
+        apart = min(distance(one, other, kind) for kind in BLINDNESS)
+        assert apart >= 10 or pattern != another, (one, other, apart)
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_parts_of_a_step_are_told_by_a_pattern_where_their_colours_are_close(browser, tmp_path, dark):
+    builder = TraceBuilder()
+    builder.step(0, 0, 2000)
+    builder.op("aten::randn", 0, 100)
+    builder.launched(KINDS["gemm"], 200, dur=100)
+    builder.launched(KINDS["communication"], 400, dur=100)
+    builder.memcpy("HtoD", 610, 100, builder.call("copy", 605))
+    builder.memset(810, 100, builder.call("fill", 805))
+    builder.sync(1000, 100, what="stream sync")
+    builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1200, 100)
+    page = tmp_path / "parts.html"
+    assert main(["report", str(builder.write(tmp_path / "parts.json")), "-o", str(page)]) == 0
+    browser.open(page, dark=dark)
+    parts = browser.fills(".strip > *")
+    assert len(parts) == 8
+    for (one, pattern), (other, another) in combinations(parts, 2):
+        apart = min(distance(one, other, kind) for kind in BLINDNESS)
+        assert apart >= 10 or pattern != another, (one, other, apart)
 
 
 def test_the_distance_of_colours_is_that_of_the_standard():

@@ -23,7 +23,10 @@ class Events(Struct, frozen=True, kw_only=True):
     annotations: tuple[int, ...] = ()
     overheads: tuple[int, ...] = ()
     gaps: tuple[tuple[int, int, int], ...] = ()
-    """Times in which a device idled: from, to (in ns), and the GPU operation that ended it."""
+    """Times in which a device idled: from, to (in ns), and the GPU operation that ended it.
+
+    -1 instead of it says that no event of any kind ran meanwhile, on CPU or GPU.
+    """
     chains: tuple[int, ...] = ()
     """Of GPU operations that belong together, how many in a row do; empty where each stands for itself."""
 

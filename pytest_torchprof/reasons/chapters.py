@@ -1,4 +1,4 @@
-"""The chapters of docs/messages.md, and the codes in each."""
+"""The chapters of docs/messages.md, those that most people meet first, and the codes in each."""
 
 from __future__ import annotations
 
@@ -59,25 +59,6 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
         Code.NO_VERDICT,
     ),
     "times": (Code.NO_TIMES, Code.LAUNCHES_WAIT, Code.CLOCKS_LOCKED, "ambiguous", "nobody-told"),
-    "adopted-recordings": (
-        Code.NO_RECORDING_LEFT,
-        Code.OTHER_FILE_COUNT,
-        Code.STALE_RECORDING,
-        Code.UNFINISHED_RECORDING,
-        Code.NO_SUCH_RANGE,
-        Code.LOST_RECORDS,
-    ),
-    "several-ranks": (
-        Code.NO_JOB,
-        Code.MIXED_JOBS,
-        Code.ONE_RANK,
-        Code.NO_RANK,
-        Code.SILENT_RANK,
-        Code.OTHER_RANK,
-        Code.RANK_LOST,
-        Code.NO_COMMUNICATION,
-        Code.DIFFERENT_COLLECTIVES,
-    ),
     "unreadable-recording": (
         Code.RECORDING_MISSING,
         Code.RECORDING_UNREADABLE,
@@ -102,6 +83,26 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
         Code.BASELINE_ELSEWHERE,
         Code.BASELINE_INCOMPLETE,
     ),
+    Code.REPORT_NOT_WRITTEN: (),
+    "adopted-recordings": (
+        Code.NO_RECORDING_LEFT,
+        Code.OTHER_FILE_COUNT,
+        Code.STALE_RECORDING,
+        Code.UNFINISHED_RECORDING,
+        Code.NO_SUCH_RANGE,
+        Code.LOST_RECORDS,
+    ),
+    "several-ranks": (
+        Code.NO_JOB,
+        Code.MIXED_JOBS,
+        Code.ONE_RANK,
+        Code.NO_RANK,
+        Code.SILENT_RANK,
+        Code.OTHER_RANK,
+        Code.RANK_LOST,
+        Code.NO_COMMUNICATION,
+        Code.DIFFERENT_COLLECTIVES,
+    ),
     "another-commit": (
         Code.NO_REPOSITORY,
         Code.UNKNOWN_REF,
@@ -114,7 +115,6 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
         Code.NO_ANCESTOR,
         Code.NO_TEST,
     ),
-    Code.REPORT_NOT_WRITTEN: (),
     "history": (Code.BAD_RECORD, Code.NO_HISTORY, Code.UNUSABLE_STORE),
     "fleet": (
         Code.RECORDING_CHANGED,

@@ -85,7 +85,7 @@ const Details = (() => {
       if (op) facts.push(["launched by", recording.names[op.lane.name[op.at]], op]);
       facts.push(["from", looked(recording, "origins", gap.beside.lane.origin, gap.beside.at), null]);
     }
-    element.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, "The GPU idles")), ...said(side, hit), listed(facts.filter(([, text]) => text), go));
+    element.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, hit.title ? "The GPU idles" : "Nothing is recorded")), ...said(side, hit), listed(facts.filter(([, text]) => text), go));
   };
 
   const fillTip = (tip, {side, lane, at, together}) => {

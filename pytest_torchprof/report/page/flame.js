@@ -147,8 +147,7 @@ const Flame = (() => {
     const {theme, chosen} = state, kernel = side.recording.kernels.get(node.name), marked = wanted && node.text.toLowerCase().includes(wanted);
     const ink = Painting.inkOfName(theme, kernel ? kernel[0] : null, node.text);
     context.globalAlpha = wanted && !marked ? 0.25 : 1;
-    context.fillStyle = ink.fill;
-    context.fillRect(x, y + 1, Math.max(wide - 1, 0.5), ROW - 2);
+    Painting.fillWith(context, ink, x, y + 1, Math.max(wide - 1, 0.5), ROW - 2);
     Painting.writeIn(context, theme, shown(kernel ? kernel[4] : node.text, 160), x + 4, y + ROW / 2 + 0.5, wide - 8, ink.text);
     context.globalAlpha = 1;
     if (chosen && chosen.node === node) {

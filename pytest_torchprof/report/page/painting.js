@@ -82,6 +82,15 @@ const Painting = (() => {
     return {fill, text, pattern: patternOf(theme.pen, over, PATTERNS[PATTERN_OF[family] || "standing"])};
   };
 
+  // Where it is too narrow for a line of the pattern, the colour alone.
+  const fillWith = (context, ink, x, y, wide, tall) => {
+    context.fillStyle = ink.fill;
+    context.fillRect(x, y, wide, tall);
+    if (!ink.pattern || wide <= 4) return;
+    context.fillStyle = ink.pattern;
+    context.fillRect(x, y, wide, tall);
+  };
+
   const rowHeight = (lane) => (lane.onGpu ? GPU_ROW : CPU_ROW);
 
   // Where everything stands, from the top: {y, height} of the sides' headings, of lanes and of memory.
@@ -136,7 +145,7 @@ const Painting = (() => {
       if (one.closed) continue;
       if (one.memory) paintMemory(frame, side, one.memory, y + HEADER);
       else {
-        if (one.lane.onGpu) for (const mark of shownMarks(frame, side)) paintGaps(frame, side, mark, one, y + HEADER);
+        for (const mark of shownMarks(frame, side)) paintGaps(frame, side, mark, one, y + HEADER);
         paintRows(frame, side, one, y);
       }
     }
@@ -152,9 +161,12 @@ const Painting = (() => {
     return marks.found ? [] : side.standing;
   };
 
+  // By which title the gaps of a lane go: where nothing has an event anywhere, that is a gap of every lane.
+  const gapsTitle = (mark, lane) => (lane.onGpu && mark.gaps.has(lane.title) ? lane.title : "");
+
   // Gaps of a device follow one another, so that their ends are in order.
   const paintGaps = (frame, side, mark, one, y) => {
-    const {context, theme, scale, width, from, to} = frame, gaps = mark.gaps.get(one.lane.title);
+    const {context, theme, scale, width, from, to} = frame, title = gapsTitle(mark, one.lane), gaps = mark.gaps.get(title);
     if (!gaps) return;
     theme.gaps = theme.gaps || patternOf(context, theme.warn, PATTERNS.falling, 1.2);
     const begin = from + side.zero, until = to + side.zero, tall = one.lane.rows * rowHeight(one.lane);
@@ -174,7 +186,7 @@ const Painting = (() => {
       context.fillRect(x, y + 1, Math.max(end - x, 0.7), tall - 2);
     }
     context.globalAlpha = 1;
-    if (frame.marks.gap && frame.marks.gap.mark === mark && frame.marks.gap.title === one.lane.title) {
+    if (frame.marks.gap && frame.marks.gap.mark === mark && frame.marks.gap.title === title) {
       const {gap} = frame.marks.gap;
       context.strokeStyle = theme.accent;
       context.lineWidth = 3;
@@ -283,12 +295,7 @@ const Painting = (() => {
     const {context, theme, marks} = frame, wide = end - x;
     const ink = inkOf(theme, side.recording, lane, i);
     context.globalAlpha = strength(frame, side, lane, i);
-    context.fillStyle = ink.fill;
-    context.fillRect(x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
-    if (ink.pattern && wide > 5) {
-      context.fillStyle = ink.pattern;
-      context.fillRect(x, y + 1, wide - 1, tall - 2);
-    }
+    fillWith(context, ink, x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
     if (wide > 26) write(frame, shown(labelOf(side.recording, lane, i), 120), Math.max(x, 0) + 4, y + tall / 2 + 0.5, end - Math.max(x, 0) - 8, ink.text);
     context.globalAlpha = 1;
     if (wide > 2) underline(frame, side, lane, i, x, end, y + tall - 3);
@@ -417,11 +424,10 @@ const Painting = (() => {
 
   const WIDE = 5;
   const hitGap = (frame, side, lane, x) => {
-    if (!lane.onGpu) return null;
     const moment = frame.from + side.zero + x / frame.scale;
     for (const mark of shownMarks(frame, side)) {
-      const gap = (mark.gaps.get(lane.title) || []).find(({start, end}) => start <= moment && moment < end);
-      if (gap && (gap.end - gap.start) * frame.scale >= WIDE) return {side, mark, gap, title: lane.title};
+      const title = gapsTitle(mark, lane), gap = (mark.gaps.get(title) || []).find(({start, end}) => start <= moment && moment < end);
+      if (gap && (gap.end - gap.start) * frame.scale >= WIDE) return {side, mark, gap, title};
     }
     return null;
   };
@@ -444,5 +450,5 @@ const Painting = (() => {
     return {side, lane, at: found, together};
   };
 
-  return {themeOf, layOut, paint, hit, writeIn, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES, PATTERN_OF, swatchClass};
+  return {themeOf, layOut, paint, hit, writeIn, fillWith, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES, PATTERN_OF, swatchClass};
 })();

@@ -75,7 +75,8 @@ const Recording = (() => {
     return {...header, ...totals(lanes, flames), lanes, memory, flames, marks, kernels: kernelsByName(lanes, header)};
   };
 
-  // The events of a finding: `of` has for each lane which of its slices they are, `gaps` times in which a GPU idled, `chains`
+  // The events of a finding: `of` has for each lane which of its slices they are, `gaps` times in which a GPU idled,
+  // by the title of its lane, and those without any event on CPU and GPU by none, `chains`
   // slices that belong together, as numbers.
   const mark = (lanes, told, columns, gapColumns, unit) => {
     const numbers = told.slices ? Array.from(sums(signed(columns.slice))) : [], of = new Map();
@@ -148,6 +149,17 @@ const Recording = (() => {
     return recording.launched.get(call) || [];
   };
 
+  // The names of the operators that launched the slices of a lane, from 1 on; 0 is none. Made when first asked for.
+  const operatorNames = (recording, lane) => {
+    if (lane.op && !lane.operatorNames) {
+      lane.operatorNames = Uint32Array.from(lane.op, (number) => {
+        const op = number ? placeOf(recording, number) : null;
+        return op ? op.lane.name[op.at] + 1 : 0;
+      });
+    }
+    return lane.operatorNames;
+  };
+
   // The place in `row` (places of a lane in order of time) of the first slice that ends after `moment`.
   const firstAfter = (times, row, moment) => {
     let low = 0, high = row.length;
@@ -162,5 +174,5 @@ const Recording = (() => {
   // Beside what the page shows elsewhere, slices are so short that ns are needed.
   const timeText = (ns) => (Math.abs(ns) < 999.5 ? `${Math.round(ns)} ns` : show.us(ns / 1000));
 
-  return {read, placeOf, launchedBy, firstAfter, timeText};
+  return {read, placeOf, launchedBy, operatorNames, firstAfter, timeText};
 })();

@@ -223,11 +223,13 @@ const Sections = (() => {
   };
 
   // Where a step's time goes, as one bar; two of them have one scale.
-  const strip = (parts, scale, className, label) => {
+  const ROLE_PATTERNS = {memcpy: "falling", memset: "standing", communication: "lying", data_loader: "falling", cpu: "rising"};
+  const roleClass = (name) => `r-${name} p-${ROLE_PATTERNS[name] ?? "solid"}`;
+  const strip = (parts, scale, label) => {
     const bar = h("div", {class: "strip", role: "img", "aria-label": label});
     for (const [name, us] of parts) {
       if (!(us > 0)) continue;
-      const piece = h("span", {class: `${className}${name}`, title: `${ROLES[name] ?? name}: ${told("us", us)}`});
+      const piece = h("span", {class: roleClass(name), title: `${ROLES[name] ?? name}: ${told("us", us)}`});
       piece.style.width = `${(100 * us) / scale}%`;
       bar.append(piece);
     }
@@ -240,14 +242,14 @@ const Sections = (() => {
     const names = Object.keys(ROLES).filter((name) => both.some((time) => time.parts[name] > 0.0005 * time.total_us));
     const title = (time) => (both.length > 1 ? `${time === test.time ? sides[1] : sides[0]}: ` : "");
     const rows = names.map((name) => h("tr", {},
-      h("th", {scope: "row", class: "left"}, h("span", {class: `swatch r-${name}`}), ROLES[name]),
+      h("th", {scope: "row", class: "left"}, h("span", {class: `swatch ${roleClass(name)}`}), ROLES[name]),
       both.map((time) => [h("td", {}, told("us", time.parts[name])), h("td", {}, told("share", time.parts[name] / time.total_us))])));
     const heads = both.map((time) => [h("th", {scope: "col", class: "number"}, both.length > 1 ? (time === test.time ? "now" : "before") : "time"), h("th", {scope: "col", class: "number"}, "share")]);
     const gaps = (test.time ?? both[0]).other ?? [];
     return [
       both.map((time) => [
         h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, until CPU and GPU are done${time === test.time && test.steps > 1 ? `; the mean of ${show.count(test.steps)}` : ""}`),
-        strip(names.map((name) => [name, time.parts[name]]), scale, "r-", `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
+        strip(names.map((name) => [name, time.parts[name]]), scale, `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
         scrolled("Where a step's time goes", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Where a step's time goes"), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),

@@ -33,7 +33,7 @@ const Timeline = (() => {
     return {recording, label, step: recording.worst, zero: 0, parts: [...lanes, ...memory], findings: findings.filter(({mark}) => mark !== undefined), standing};
   };
 
-  // What is drawn of findings unasked: gaps, and a line below the slices of what costs time. Two with the same gaps are one.
+  // What is drawn of findings unasked: gaps of a GPU, and a line below the slices of what costs time. Two with the same gaps are one.
   const standingOut = (recording, findings) => {
     const seen = new Set(), standing = [];
     for (const {mark: number, severity} of findings) {
@@ -45,7 +45,7 @@ const Timeline = (() => {
       }
       for (const chain of mark.chains) join(recording, chain);
       const key = Array.from(mark.gaps, ([title, gaps]) => `${title} ${gaps.length} ${gaps[0].start}`).join();
-      if (mark.gapCount && !seen.has(key)) standing.push(mark);
+      if (mark.gapCount && !mark.gaps.has("") && !seen.has(key)) standing.push(mark);
       seen.add(key);
     }
     return standing;
@@ -196,12 +196,13 @@ const Timeline = (() => {
   // Which texts of a list hold what is searched, a byte for each.
   const holding = (texts, wanted) => Uint8Array.from(texts, (text) => (text.toLowerCase().includes(wanted) ? 1 : 0));
 
-  // What is searched is looked for in all that is told of a slice: name, label, family, library, type, module, line.
+  // What is searched is looked for in all that is told of a slice: name, label, family, library, type, operator, module, line.
   const likeText = (recording, text) => {
     const wanted = text.toLowerCase(), names = holding(recording.names, wanted), origins = holding(recording.origins, wanted);
     const variants = holding(recording.variants.map((variant) => variant.filter(Boolean).join("\n")), wanted);
     const words = Object.fromEntries(Object.entries(PATTERN_WORDS).map(([family, word]) => [family, word.includes(wanted)]));
-    return (lane, i) => names[lane.name[i]] || (lane.variant && lane.variant[i] && variants[lane.variant[i] - 1]) || (lane.origin && lane.origin[i] && origins[lane.origin[i] - 1])
+    const byOperator = (lane, i) => { const of = Recording.operatorNames(recording, lane); return of && of[i] && names[of[i] - 1]; };
+    return (lane, i) => names[lane.name[i]] || byOperator(lane, i) || (lane.variant && lane.variant[i] && variants[lane.variant[i] - 1]) || (lane.origin && lane.origin[i] && origins[lane.origin[i] - 1])
       || (lane.onGpu && !lane.variant[i] && words.copy) || (lane.waits && lane.waits[i] && words.wait);
   };
 
@@ -303,8 +304,10 @@ const Timeline = (() => {
     redraw(state);
   };
 
+  const laneOfGap = ({lanes}, title) => lanes.find((one) => one.onGpu && one.title === title) || lanes.find(({kind}) => kind === "operators") || lanes[0];
+
   const goTo = (state, chosen, {frame = true} = {}) => {
-    const {side, gap} = chosen, lane = gap ? (gap.beside ? gap.beside.lane : side.recording.lanes.find((one) => one.onGpu && one.title === chosen.title)) : chosen.lane;
+    const {side, gap} = chosen, lane = gap ? (gap.beside ? gap.beside.lane : laneOfGap(side.recording, chosen.title)) : chosen.lane;
     const [start, end] = gap ? [gap.start, gap.end] : [chosen.lane.start[chosen.at], chosen.lane.end[chosen.at]];
     const part = side.parts.find((one) => one.lane === lane), row = gap ? 0 : lane.row[chosen.at];
     const begin = start - side.zero, length = Math.max(end - start, 1), width = state.to - state.from;
