@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import rank_jobs
-from histories import UPGRADED, launched, run_of, sha, write
+from histories import H100, UPGRADED, launched, run_of, sha, write
 from jsonschema import validate
 from msgspec.structs import replace
 from repository import Repository
@@ -325,6 +325,38 @@ def test_runs_of_one_commit_that_disagree_make_it_unsteady_and_no_change(tmp_pat
     ]
     told = event(capsys, write(tmp_path, runs))
     assert (told["cause"], told["after"], told["tests"][0]["state"]) == ("none", sha(2), "unsteady")
+
+
+EPYC = replace(H100, cpu="AMD EPYC", driver="570.2")
+XEON = replace(H100, cpu="Intel Xeon", driver="580.1")
+
+
+def test_machines_that_take_turns_tell_of_one_gpu_model_together(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 5 else SIX), environment=(EPYC, XEON)[at % 2]) for at in range(10)]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["cause"], told["commits"], told["moved"]) == ("commit", [sha(5)], {})
+
+
+def test_runs_of_one_commit_that_disagree_on_two_machines_make_it_unsteady(tmp_path, capsys):
+    runs = [
+        *(run_of(at, launched(TEST, FIVE), environment=EPYC) for at in range(4)),
+        run_of(2, launched(TEST, SIX), environment=XEON),
+    ]
+    folder = write(tmp_path, runs)
+    told = event(capsys, folder)
+    assert (told["cause"], told["after"], told["tests"][0]["state"]) == ("none", sha(2), "unsteady")
+    assert set(told["moved"]) == {"cpu", "driver"}
+    assert main(["history", "when", str(folder), TEST, "kernels >= 6"]) == 3
+
+
+def test_a_machine_that_moved_with_the_commit_and_no_run_tells_them_apart_is_named(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 2 else SIX), environment=(EPYC, XEON)[at // 2]) for at in range(4)]
+    told = event(capsys, write(tmp_path, runs))
+    assert told["cause"] == "undecidable"
+    assert told["moved"] == {"cpu": ["AMD EPYC", "Intel Xeon"], "driver": ["570.2", "580.1"]}
+    earlier = run_of(0, launched(TEST, FIVE), environment=XEON)
+    told = event(capsys, write(tmp_path, [earlier]))
+    assert (told["cause"], told["moved"]) == ("commit", {})
 
 
 def test_gpus_and_labels_and_devices_are_series_of_their_own(tmp_path, capsys):

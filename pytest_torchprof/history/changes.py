@@ -64,6 +64,8 @@ class SeriesChange(Struct, frozen=True, kw_only=True):
     came: tuple[KernelCount, ...]
     went: tuple[KernelCount, ...]
     state: State
+    moved: Mapping[str, tuple[object, object]]
+    """The versions and settings that changed, and what may have been the machine's, as old and new."""
     undone_at: str | None = None
     """The commit that launches again what was launched before."""
 
@@ -79,7 +81,7 @@ class BranchEvent(Struct, frozen=True, kw_only=True):
     commits: tuple[str, ...] | None
     """The commits that can have made it, oldest first; None if their order is not known."""
     moved: Mapping[str, tuple[object, object]]
-    """The versions and settings that changed, as old and new."""
+    """The versions and settings that changed, and of counts what may have been the machine's, as old and new."""
 
 
 class HistoryEvent(BranchEvent, frozen=True, kw_only=True):
@@ -110,7 +112,7 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
     for series in all_series:
         for lane in lanes_of(series):
             for change in _changes(series, lane):
-                key = (change.before.commit, change.after.commit, _cause(branch, change), str(_moved(change)))
+                key = (change.before.commit, change.after.commit, _cause(branch, change), str(change.moved))
                 grouped.setdefault(key, []).append(change)
     events = [
         HistoryEvent(
@@ -118,7 +120,7 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
             before=before,
             after=after,
             commits=branch.between(before, after),
-            moved=_moved(changes[0]),
+            moved=changes[0].moved,
             changes=tuple(changes),
         )
         for (before, after, cause, _), changes in grouped.items()
@@ -146,7 +148,7 @@ def lanes_of(series: Series) -> list[list[SameRuns]]:
     """
     spans: dict[Environment, list[SameRuns]] = {}
     for stretch in sorted(series.stretches, key=lambda stretch: stretch.indices[0]):
-        spans.setdefault(stretch.environment, []).append(stretch)
+        spans.setdefault(stretch.versions, []).append(stretch)
     lanes: list[list[SameRuns]] = []
     for own in spans.values():
         ended = [lane for lane in lanes if _commit_place(series, lane[-1]) <= _commit_place(series, own[0], first=True)]
@@ -166,19 +168,41 @@ def _changes(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]
     unsteady: set[int] = set()
     for old, new in pairwise(lane):
         before, after = series.point(old, old.indices[-1]), series.point(new, new.indices[0])
-        if before.commit == after.commit and old.environment == new.environment and _differ(old, new):
+        if before.commit == after.commit and old.versions == new.versions and _differ(old, new):
             if _commit_place(series, old) not in unsteady:
-                yield _change(series, before, after, State.UNSTEADY)
+                yield _change(series, before, after, State.UNSTEADY, before.machine_moved(after))
             unsteady.add(_commit_place(series, old))
     segments = list(_segments(_without(series, lane, unsteady)))
     for at, (was, now) in enumerate(pairwise(segments)):
         before, after = series.point(was[-1], was[-1].indices[-1]), series.point(now[0], now[0].indices[0])
+        moved = {**before.moved(after), **_machine_moved(series, was, now)}
         again = next((later[0] for later in segments[at + 2 :] if not _differ(was[-1], later[0])), None)
         if again is not None:
-            yield _change(series, before, after, State.UNDONE, series.point(again, again.indices[0]).commit)
+            yield _change(series, before, after, State.UNDONE, moved, series.point(again, again.indices[0]).commit)
         else:
             newest = at + 2 == len(segments) and sum(len(stretch.indices) for stretch in now) == 1
-            yield _change(series, before, after, State.LATEST if newest else State.CONFIRMED)
+            yield _change(series, before, after, State.LATEST if newest else State.CONFIRMED, moved)
+
+
+def _machine_moved(
+    series: Series, was: Sequence[SameRuns], now: Sequence[SameRuns]
+) -> dict[str, tuple[object, object]]:
+    """Return what moved of the machine between two segments, none of whose runs were on the same one.
+
+    Where one machine has both, it cannot have been the machine.
+    """
+    before, after = series.point(was[-1], was[-1].indices[-1]), series.point(now[0], now[0].indices[0])
+    return {
+        name: values
+        for name, values in before.machine_moved(after).items()
+        if _values(series, name, was).isdisjoint(_values(series, name, now))
+    }
+
+
+def _values(series: Series, name: str, segment: Iterable[SameRuns]) -> set[object]:
+    """Return what the runs of a segment have of their machines."""
+    points = (series.point(stretch, index) for stretch in segment for index in stretch.indices)
+    return {getattr(point.environment, name) for point in points}
 
 
 def _without(series: Series, lane: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
@@ -212,7 +236,14 @@ def _numbers(first: Point | SameRuns, second: Point | SameRuns) -> dict[str, tup
     return {name: (old[name], new[name]) for name in EXACT if name in old and name in new and old[name] != new[name]}
 
 
-def _change(series: Series, before: Point, after: Point, state: State, undone_at: str | None = None) -> SeriesChange:
+def _change(  # noqa: PLR0913, PLR0917 - what a change is made of
+    series: Series,
+    before: Point,
+    after: Point,
+    state: State,
+    moved: Mapping[str, tuple[object, object]],
+    undone_at: str | None = None,
+) -> SeriesChange:
     known = (series.branch.kernels.get(point.measured.structure or "", ()) for point in (before, after))
     old, new = (Counter({kernel.name: kernel.count for kernel in kernels}) for kernels in known)
     return SeriesChange(
@@ -223,21 +254,19 @@ def _change(series: Series, before: Point, after: Point, state: State, undone_at
         came=_counted(new - old) if old else (),
         went=_counted(old - new) if new else (),
         state=state,
+        moved=moved,
         undone_at=undone_at,
     )
 
 
-def _moved(change: SeriesChange) -> dict[str, tuple[object, object]]:
-    return change.before.moved(change.after)
-
-
 def _cause(branch: BranchRuns, change: SeriesChange) -> Cause:
-    return Cause.NONE if change.state is State.UNSTEADY else cause_of(branch, change.before, change.after)
+    if change.state is State.UNSTEADY:
+        return Cause.NONE
+    return cause_of(branch, change.before, change.after, change.moved)
 
 
-def cause_of(branch: BranchRuns, before: Point, after: Point) -> Cause:
-    """Return the possible cause of a change between two points of a series."""
-    moved = before.moved(after)
+def cause_of(branch: BranchRuns, before: Point, after: Point, moved: Mapping[str, tuple[object, object]]) -> Cause:
+    """Return the possible cause of a change between two points of a series, beside which this moved."""
     if before.commit == after.commit:
         return Cause.ENVIRONMENT if moved else Cause.NONE
     if moved:

@@ -143,7 +143,7 @@ def _series(series: Series, events: Sequence[int], times: Sequence[dict[str, Any
                     ("hardware", key.hardware), chain.from_iterable(stretch.indices for stretch in segment)
                 ),
                 "counts": {name: counts[name] for name in EXACT if name in counts},
-                "torch": segment[-1].environment.torch,
+                "torch": segment[-1].versions.torch,
             }
         )
     segments.sort(key=lambda segment: segment["spans"])

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 EXACT: Final = tuple(number.name for number in TABLE if number.exact)
 """The numbers that the code decides."""
-_HARDWARE: Final = frozenset({"gpu", "cpu", "clocks_mhz", "compute_capability", "gcn_arch"})
+_MACHINE: Final = ("cpu", "driver")
+"""What belongs to the machine that a run was on: the same code is to launch the same on each of one GPU model."""
+_HARDWARE: Final = frozenset({*_MACHINE, "gpu", "clocks_mhz", "compute_capability", "gcn_arch"})
 
 
 class SeriesKey(Struct, frozen=True, kw_only=True):
@@ -76,12 +78,18 @@ class Point(Struct, frozen=True, kw_only=True):
         ours = (self.run.version, later.run.version)
         return moved if ours[0] == ours[1] else {**moved, "pytest-torchprof": ours}
 
+    def machine_moved(self, later: Point) -> dict[str, tuple[object, object]]:
+        """Return what differs between their machines, of one GPU model, as old and new."""
+        pairs = {name: (getattr(self.environment, name), getattr(later.environment, name)) for name in _MACHINE}
+        return {name: (old, new) for name, (old, new) in pairs.items() if old != new}
+
 
 class SameRuns(Struct, frozen=True, kw_only=True):
     """Runs that follow one another in a series with the same versions and the same measurement."""
 
     measured: MeasurementRecord
-    environment: Environment
+    versions: Environment
+    """The environment that its runs share, whichever machine each was on."""
     indices: list[int]
     """Where its runs stand among those of the branch."""
     us: array[float]
@@ -106,7 +114,7 @@ class Series(Struct, frozen=True, kw_only=True):
     key: SeriesKey
     branch: BranchRuns
     stretches: tuple[SameRuns, ...]
-    """One environment after the other, each from its oldest commit on."""
+    """Those of the same versions one after the other, from the oldest commit on."""
     gaps: Mapping[str, int]
     """How many of its measurements were not judged, by the code of the reason or by their outcome."""
     missing: int
@@ -132,7 +140,9 @@ class Series(Struct, frozen=True, kw_only=True):
 
     def point(self, stretch: SameRuns, index: int) -> Point:
         """Return the point of a stretch in the run that stands there."""
-        return Point(run=self.branch.runs[index], measured=stretch.measured, environment=stretch.environment)
+        run, measured = self.branch.runs[index], stretch.measured
+        own = stretch.versions if measured.environment is None else run.environments[measured.environment]
+        return Point(run=run, measured=measured, environment=own)
 
 
 def series_of(branch: BranchRuns) -> list[Series]:
@@ -164,9 +174,9 @@ class _Unjudged(Struct):
 
 
 class _Track(Struct):
-    """The stretches of a series in one environment."""
+    """The stretches of a series with the same versions."""
 
-    environment: Environment
+    versions: Environment
     stretches: list[SameRuns] = field(default_factory=list)
     newest: int | None = None
     """The number of the measurement that the newest stretch has."""
@@ -202,9 +212,7 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
             self._drafts.forget(place.newest)
             place.newest = number
             us, under = array("d"), array("I")
-            place.stretches.append(
-                SameRuns(measured=measured, environment=place.environment, indices=[], us=us, under=under)
-            )
+            place.stretches.append(SameRuns(measured=measured, versions=place.versions, indices=[], us=us, under=under))
         growing = place if isinstance(place, _Unjudged) else place.stretches[-1]
         if measured.test not in notes.aliases:
             self[number] = growing
@@ -281,7 +289,8 @@ class _Draft(Struct):
     def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Unjudged:
         """Return where a measurement belongs."""
         if environment is not None and measured.counts:
-            return self.tracks.setdefault(environment, _Track(environment))
+            versions = replace(environment, **dict.fromkeys(_MACHINE))
+            return self.tracks.setdefault(versions, _Track(versions))
         gap = _Unjudged(measured)
         self.gaps.append(gap)
         return gap

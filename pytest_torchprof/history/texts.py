@@ -181,7 +181,8 @@ def cause_text(event: BranchEvent) -> str:
     """Return what can have made an event, with its commits."""
     before, after = event.before[:7], event.after[:7]
     if event.cause is Cause.NONE:
-        return f"{after}: unsteady, its runs disagree with the same versions"
+        machines = f" ({_moved(event)})" if event.moved else ""
+        return f"{after}: unsteady, its runs disagree with the same versions{machines}"
     if event.cause is Cause.ENVIRONMENT:
         return f"{after}: {_moved(event)}, at the same commit"
     where = f"between {before} and {after}" if event.commits is None else _of_commits(event)

@@ -276,7 +276,7 @@ def _step(times: TimeSeries, step: Step, undone_at: str | None) -> TimeStep:
         share=math.expm1(step.after - step.before),
         chance=step.chance,
         launched=_launched(before, after),
-        cause=cause_of(times.series.branch, before, after),
+        cause=cause_of(times.series.branch, before, after, before.moved(after)),
         state=State.CONFIRMED if undone_at is None else State.UNDONE,
         undone_at=undone_at,
     )
