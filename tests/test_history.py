@@ -12,12 +12,13 @@ import sys
 import textwrap
 import zipfile
 from contextlib import chdir
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 import rank_jobs
-from histories import H100, UPGRADED, launched, run_of, sha, write
+from histories import DAY, H100, UPGRADED, launched, run_of, sha, write
 from jsonschema import validate
 from msgspec.structs import replace
 from repository import Repository
@@ -615,6 +616,41 @@ def test_where_no_ancestry_connects_the_runs_dates_order_them_and_no_commit_is_a
     changes(
         capsys, write(tmp_path / "steady", [runs[0], run_of(600, launched(TEST, FIVE))]), "--fail-on=counts", status=3
     )
+
+
+@pytest.mark.parametrize(
+    "days", [pytest.param((0, 1, 2, 1), id="a clock was late"), pytest.param((0, 0, 0, 0), id="all of one date")]
+)
+@pytest.mark.parametrize("measured", [(0, 1, 2, 3), (3, 2, 1, 0)], ids=["in their order", "backwards"])
+def test_what_the_records_know_of_ancestors_orders_the_commits_whatever_their_dates_are(
+    tmp_path, capsys, days, measured
+):
+    runs = [
+        replace(
+            run_of(at, launched(TEST, FIVE if at < 2 else SIX), date=DAY + timedelta(days=days[at])),
+            began=DAY + timedelta(days=10 + measured[at]),
+        )
+        for at in range(4)
+    ]
+    told = changes(capsys, write(tmp_path, runs))
+    assert told["ordered_by"] == "ancestry"
+    assert [(own["cause"], own["after"], own["came"]) for own in told["events"]] == [
+        ("commit", sha(2), {"pointwise sigmoid": 1})
+    ]
+
+
+def test_where_dates_join_two_lines_of_commits_each_of_them_keeps_its_own_order(tmp_path, capsys):
+    lines = [(0, 1, 2), (600, 601, 602)]
+    runs = [
+        replace(
+            run_of(at, launched(TEST, {"k": at}), date=DAY + timedelta(days=line[0])),
+            began=DAY + timedelta(days=1000 - at),
+        )
+        for line in lines for at in line
+    ]  # fmt: skip
+    told = changes(capsys, write(tmp_path, runs))
+    assert told["ordered_by"] == "dates"
+    assert [own["after"] for own in told["events"]] == [sha(at) for at in (1, 2, 600, 601, 602)]
 
 
 def test_every_answer_by_dates_says_so_and_what_tells_the_order(tmp_path, capsys):

@@ -154,6 +154,16 @@ def test_a_kernel_more_than_the_newest_run_of_the_branch_has_fails_and_names_its
     assert not list(branch.rglob("__torchprof__"))
 
 
+def test_the_newest_commit_of_a_branch_is_the_one_that_no_other_comes_after_whatever_its_date_is(
+    run_tests, branch, monkeypatch
+):
+    run_tests(ONE, "--torchprof-history=hist")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2001-01-01T00:00:00Z")
+    commit(branch)
+    run_tests(TWO, "--torchprof-history=hist")
+    run_tests(TWO, "--torchprof-baseline=history:hist@main").assert_outcomes(passed=1)
+
+
 def test_what_is_the_same_or_better_passes_and_is_told(run_tests, branch):
     run_tests(TWO + OTHER, "--torchprof-history=hist")
     told = judged(run_tests, ONE + OTHER, status=0)

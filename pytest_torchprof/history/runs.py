@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from itertools import pairwise
+from heapq import heapify, heappop, heappush
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import enumerated, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from pytest_torchprof.history.reading import HistoryRun
@@ -44,7 +45,7 @@ class OrderedBy(StrEnum):
     ANCESTRY = "ancestry"
     """The first parents that the records hold."""
     DATES = "dates"
-    """When they were committed: no ancestry connects them all."""
+    """When they were committed, where no ancestry connects them."""
 
 
 class BranchRuns(Struct, frozen=True, kw_only=True):
@@ -160,14 +161,14 @@ def _ordered(
         there = f"; there are runs of {others}" if others else ""
         raise TorchprofError(f"no run of the branch {branch} is there{there}", Code.NO_HISTORY)
     parents = _parents(records)
-    commits = _chain(max(on_branch, key=_date), parents)
+    tips = _tips(on_branch, parents)
+    commits = _chain(_sha(max(tips, key=_date)), parents)
     known = set(commits)
     # A commit that was checked out by its hash is known by the ancestors of those that came after it.
     members = [record for record in records if _sha(record) in known]
-    if all(_sha(record) in known for record in on_branch):
+    if all(_sha(record) in known for record in tips):
         return commits, OrderedBy.ANCESTRY, members
-    by_date = dict.fromkeys(_sha(record) for record in sorted(on_branch, key=_date))
-    return tuple(by_date), OrderedBy.DATES, on_branch
+    return _by_date(on_branch, parents), OrderedBy.DATES, on_branch
 
 
 def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
@@ -189,12 +190,53 @@ def _parents(records: Iterable[RunHead]) -> dict[str, str]:
     return parents
 
 
-def _chain(tip: RunHead, parents: Mapping[str, str]) -> tuple[str, ...]:
-    chain = {_sha(tip): None}
-    sha = _sha(tip)
-    while (sha := parents.get(sha, "")) and sha not in chain:
-        chain[sha] = None
-    return tuple(reversed(chain))
+def _tips(on_branch: Sequence[Run], parents: Mapping[str, str]) -> Sequence[Run]:
+    """Return the runs of commits that are no ancestors of another measured one, as far as the records know.
+
+    Clocks of those who commit differ: a date tells nothing where the ancestry is known.
+    """
+    passed: set[str] = set()
+    for record in on_branch:
+        sha = _sha(record)
+        while (sha := parents.get(sha, "")) and sha not in passed:
+            passed.add(sha)
+    # Records that contradict each other may have no end.
+    return [record for record in on_branch if _sha(record) not in passed] or on_branch
+
+
+def _chain(tip: str, parents: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(reversed([*_line(tip, parents)]))
+
+
+def _line(sha: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """Yield a commit, its first parent, the first parent of that, and so on, as far as they are known."""
+    passed: set[str] = set()
+    while sha and sha not in passed:
+        yield sha
+        passed.add(sha)
+        sha = parents.get(sha, "")
+
+
+def _by_date(on_branch: Iterable[RunHead], parents: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the measured commits by their dates, but none before an ancestor that the records know."""
+    dates = {_sha(record): _date(record) for record in sorted(on_branch, key=_date, reverse=True)}
+    later: dict[str, list[str]] = {}
+    ready = []
+    for sha, date in dates.items():
+        ancestor = next((own for own in islice(_line(sha, parents), 1, None) if own in dates), None)
+        if ancestor is None:
+            ready.append((date, sha))
+        else:
+            later.setdefault(ancestor, []).append(sha)
+    heapify(ready)
+    ordered: dict[str, None] = {}
+    while ready:
+        _, sha = heappop(ready)
+        ordered[sha] = None
+        for own in later.pop(sha, ()):
+            heappush(ready, (dates[own], own))
+    # Those of records that contradict each other have no first one.
+    return tuple(dict.fromkeys([*ordered, *reversed(dates)]))
 
 
 def _sha(record: RunHead) -> str:
