@@ -681,6 +681,59 @@ def test_a_clone_tells_the_order_that_the_records_do_not(tmp_path, capsys):
     assert (told["events"][0]["cause"], told["events"][0]["after"]) == ("commit", shas[2])
 
 
+@pytest.fixture
+def stale(tmp_path):
+    """A clone that was made before the last commits, the repository it is of, and a history with a run of each."""
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    git(origin, "init")
+    shas = []
+    for at in range(5):
+        git(origin, "commit", "-m", str(at), "--allow-empty")
+        shas.append(git(origin, "rev-parse", "HEAD"))
+        if at == 1:
+            git(tmp_path, "clone", "-q", str(origin), str(clone))
+    runs = [
+        run_of(at, launched(TEST, FIVE if at < 3 else SIX), sha=own, ancestors=tuple(shas[:at][::-1]))
+        for at, own in enumerate(shas)
+    ]
+    return clone, shas, write(tmp_path / "kept", runs)
+
+
+def test_commits_that_a_clone_lacks_are_named_and_what_they_could_change_cannot_be_told(stale, capsys):
+    clone, shas, folder = stale
+    told = changes(capsys, folder, f"--git={clone}", "--fail-on=counts", status=3)
+    assert (told["runs"], told["left_out"], told["not_in_git"]) == (2, {"not in git's order": 3}, shas[2:])
+    assert main(["history", "when", str(folder), TEST, "kernels >= 6", f"--git={clone}"]) == 3
+    heading = " ".join(capsys.readouterr().out.split())
+    assert f"{shas[2][:7]}, {shas[3][:7]}, {shas[4][:7]}; git fetch" in heading
+
+
+def test_of_a_branch_and_what_was_fetched_of_it_the_newer_one_orders_the_commits(stale, capsys):
+    clone, shas, folder = stale
+    git(clone, "fetch", "-q")
+    for at, checked_out in enumerate((shas[1], shas[4])):
+        git(clone, "reset", "-q", "--hard", checked_out)
+        if at:
+            git(clone, "update-ref", "refs/remotes/origin/main", shas[1])
+        told = changes(capsys, folder, f"--git={clone}", "--fail-on=counts", status=1)
+        assert (told["events"][0]["cause"], told["events"][0]["after"], told["not_in_git"]) == ("commit", shas[3], [])
+
+
+def test_a_run_of_a_commit_that_was_merged_into_the_branch_leaves_nothing_open(stale, tmp_path, capsys):
+    clone, shas, folder = stale
+    git(clone, "fetch", "-q")
+    git(clone, "checkout", "-q", "-b", "side")
+    git(clone, "commit", "-m", "by the side", "--allow-empty")
+    aside = git(clone, "rev-parse", "HEAD")
+    git(clone, "checkout", "-q", "main")
+    git(clone, "reset", "-q", "--hard", "origin/main")
+    git(clone, "merge", "-q", "--no-ff", "-m", "merged", "side")
+    write(folder, [run_of(9, launched(TEST, SIX), sha=aside, ancestors=tuple(shas[:2][::-1]))])
+    told = changes(capsys, folder, f"--git={clone}", "--fail-on=counts", "--since=2026-02-01")
+    assert (told["left_out"], told["not_in_git"]) == ({"other branches": 1}, [])
+
+
 def test_a_planted_change_of_each_test_is_found_at_its_commit_and_nothing_else(tmp_path, capsys):
     import random
 

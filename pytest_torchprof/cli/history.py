@@ -71,9 +71,9 @@ examples:
   torchprof history merge runs.db history s3://bucket/history
 
 exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 it cannot be told:
-changes with --fail-on, and when, where the newest commit was not measured in full, the order of commits is not known or
-a record is damaged; changes too where all times are too few for any step, when too where a commit beside the one that
-it names was not measured, or its runs disagree"""
+changes with --fail-on, and when, where the newest commit was not measured in full, the order of commits is not known,
+the clone of --git lacks a measured commit of the branch, or a record is damaged; changes too where all times are too
+few for any step, when too where a commit beside the one that it names was not measured, or its runs disagree"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -210,7 +210,7 @@ def _time_status(
 
 
 def _is_unsure(branch: BranchRuns) -> bool:
-    return branch.ordered_by is OrderedBy.DATES or branch.refused > 0
+    return branch.ordered_by is OrderedBy.DATES or branch.refused > 0 or bool(branch.not_in_git)
 
 
 def _is_since(point: Point, since: datetime | None) -> bool:

@@ -392,6 +392,7 @@ def history() -> Schema:
         "runs": WHOLE,
         "ordered_by": {"enum": [str(by) for by in OrderedBy]},
         "left_out": mapped(WHOLE),
+        "not_in_git": listed(TEXT),
         "events": listed(event),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),

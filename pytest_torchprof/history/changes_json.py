@@ -43,6 +43,7 @@ def changes_json(
         "runs": len(branch.runs),
         "ordered_by": str(branch.ordered_by),
         "left_out": {str(why): count for why, count in branch.left_out.items()},
+        "not_in_git": branch.not_in_git,
         "events": [_event(event, branch.notes) for event in events],
         "series": [
             {

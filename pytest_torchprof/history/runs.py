@@ -34,6 +34,7 @@ class LeftOut(StrEnum):
     NO_COMMIT = "no commit"
     DIRTY = "uncommitted changes"
     PR = "pull requests"
+    NOT_IN_GIT = "not in git's order"
     OTHER_BRANCH = "other branches"
 
 
@@ -64,6 +65,8 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     """How many runs are no points of it, by the reason."""
     notes: Notes = Notes()
     """What people have said of the history."""
+    not_in_git: tuple[str, ...] = ()
+    """The measured commits of it that the repository which orders it does not hold, by their dates."""
     refused: int = 0
     """How many records cannot be believed: nobody knows what these runs measured, nor at which commit."""
 
@@ -95,7 +98,9 @@ def branch_runs(
             left_out[why] += 1
     name = branch or _usual_branch(usable)
     commits, ordered_by, members = _ordered(usable, name, repository)
-    left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members)
+    lacking = [] if repository is None else _not_held(repository, usable, name, commits)
+    left_out[LeftOut.NOT_IN_GIT] = len(lacking)
+    left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members) - len(lacking)
     place = {sha: at for at, sha in enumerate(commits)}
     runs = sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid))
     return BranchRuns(
@@ -107,6 +112,7 @@ def branch_runs(
         ordered_by=ordered_by,
         left_out={why: count for why, count in left_out.items() if count},
         notes=notes,
+        not_in_git=tuple(dict.fromkeys(map(_sha, sorted(lacking, key=_date)))),
     )
 
 
@@ -172,13 +178,30 @@ def _ordered(
 
 
 def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
+    listed = []
     for name in (branch, f"origin/{branch}"):
         try:
-            listed = ask_git(repository.top, "rev-list", "--first-parent", "--reverse", "--end-of-options", name, "--")
+            shas = ask_git(repository.top, "rev-list", "--first-parent", "--reverse", "--end-of-options", name, "--")
         except GitRefused:
             continue
-        return tuple(listed.split())
-    raise TorchprofError(f"{repository.top} has no branch {branch}", Code.UNKNOWN_REF)
+        listed.append(tuple(shas.split()))
+    if not listed:
+        raise TorchprofError(f"{repository.top} has no branch {branch}", Code.UNKNOWN_REF)
+    own, fetched = listed[0], listed[-1]
+    # A clone from which nobody works has fetched more than its own branch has.
+    return fetched if repository.descends(fetched[-1], own[-1]) else own
+
+
+def _not_held(repository: Repository, records: Iterable[Run], branch: str, commits: Sequence[str]) -> list[Run]:
+    """Return the runs that name a branch at a commit which the repository has neither on it nor merged into it."""
+    known = set(commits)
+    lacking = [
+        record
+        for record in records
+        if record.commit is not None and record.commit.branch == branch and record.commit.sha not in known
+    ]
+    merged = {sha for sha in set(map(_sha, lacking)) if repository.descends(commits[-1], sha)}
+    return [record for record in lacking if _sha(record) not in merged]
 
 
 def _parents(records: Iterable[RunHead]) -> dict[str, str]:

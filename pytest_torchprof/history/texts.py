@@ -52,7 +52,11 @@ def heading_texts(branch: BranchRuns) -> list[str]:
     held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
     parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
     left_out = [f"runs that are no points of it: {', '.join(parts)}"] if parts else []
-    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out]
+    lacking = first_of([sha[:7] for sha in branch.not_in_git])
+    notice = (
+        f"measured on {branch.branch}, but not among its first parents in the clone: {lacking}; git fetch brings them"
+    )
+    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out, *([notice] if lacking else [])]
 
 
 def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
