@@ -221,10 +221,12 @@ def main() -> None:
             print(f"torchprof history merge: {merged}")
         taken, out = command("changes", store, "--json")
         answer = json.loads(out)
+        number = {sha(commit): commit for commit in range(options.commits)}
         found: dict[str, list[list[str]]] = {test: [] for test in planted.counts}
         for event in answer["events"]:
             for changed in event["tests"]:
-                found[changed["test"]].append(event["commits"])
+                enclosing = range(number[changed["before"]] + 1, number[changed["after"]] + 1)
+                found[changed["test"]].append([sha(commit) for commit in enclosing])
         # Where the commit of a change lacks a measurement, the change is one of a range.
         right = sum(
             [[sha for sha in commits if sha in steps] for commits in found[test]] == [[step] for step in steps]
@@ -235,7 +237,6 @@ def main() -> None:
             f"{sum(map(len, planted.counts.values())):,} changes planted: {right:,} of {len(planted.counts):,} tests "
             "have just theirs"
         )
-        number = {sha(commit): commit for commit in range(options.commits)}
         steps = [
             (step["test"], number[step["before"]], number[step["after"]])
             for event in answer["time_events"]

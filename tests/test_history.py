@@ -247,6 +247,73 @@ def test_the_same_change_in_many_tests_is_one_event(tmp_path, capsys):
     assert told["came"] == {"pointwise sigmoid": 5}
 
 
+SECOND = "test_model.py::test_second"
+
+
+@pytest.mark.parametrize("gap", [4, 5])
+def test_a_test_that_lacks_a_run_beside_the_change_of_another_is_of_the_same_event(tmp_path, capsys, gap):
+    runs = [
+        run_of(at, *(launched(test, FIVE if at < 5 else SIX) for test in (SECOND, TEST) if (test, at) != (SECOND, gap)))
+        for at in range(9)
+    ]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["cause"], told["commits"]) == ("commit", [sha(5)])
+    known = {own["test"]: (own["before"], own["after"]) for own in told["tests"]}
+    assert known == {TEST: (sha(4), sha(5)), SECOND: (sha(3), sha(5)) if gap == 4 else (sha(4), sha(6))}
+    main(["history", "changes", str(tmp_path)])
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("; measured at ") == 1
+    assert "; measured at {} and {}".format(*(own[:7] for own in known[SECOND])) in text
+
+
+def test_a_gpu_that_measures_few_commits_tells_of_the_same_event_as_one_that_measures_all(tmp_path, capsys):
+    b200 = replace(H100, gpu="NVIDIA B200")
+    runs = [run_of(at, launched(TEST, FIVE if at < 5 else SIX)) for at in range(8)]
+    runs += [run_of(at, launched(TEST, FIVE if at < 5 else SIX), environment=b200) for at in (0, 3, 6, 7)]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["cause"], told["commits"]) == ("commit", [sha(5)])
+    assert {own["hardware"] for own in told["tests"]} == {"NVIDIA B200", "NVIDIA H100 80GB HBM3"}
+
+
+def test_ranges_leave_the_commits_that_they_have_in_common(tmp_path, capsys):
+    measured = {TEST: (0, 2, 6), SECOND: (0, 3, 7)}
+    runs = [
+        run_of(at, *(launched(test, FIVE if at < 5 else SIX) for test, own in measured.items() if at in own))
+        for at in range(8)
+    ]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["cause"], told["commits"]) == ("range", [sha(4), sha(5), sha(6)])
+
+
+def test_a_range_with_other_kernels_or_with_two_changes_in_it_is_blamed_on_none_of_them(tmp_path, capsys):
+    other = {**FIVE, "relu": 1}
+    runs = [
+        run_of(at, launched(TEST, FIVE if at < 4 else SIX), *([launched(SECOND, other if at else FIVE)] * (at != 4)))
+        for at in (*range(1), *range(4, 7))
+    ]
+    told = changes(capsys, write(tmp_path / "other", runs))["events"]
+    assert [(own["before"], own["after"], len(own["tests"])) for own in told] == [
+        (sha(0), sha(4), 1),
+        (sha(0), sha(5), 1),
+    ]
+    third = "test_model.py::test_third"
+    runs = [
+        run_of(
+            at,
+            launched(TEST, FIVE if at < 2 else SIX),
+            launched(SECOND, FIVE if at < 4 else SIX),
+            *([launched(third, FIVE if at < 3 else SIX)] if at in {0, 6} else []),
+        )
+        for at in range(7)
+    ]
+    told = changes(capsys, write(tmp_path / "two", runs))["events"]
+    assert [(own["commits"][0], len(own["commits"]), own["tests"][0]["test"]) for own in told] == [
+        (sha(2), 1, TEST),
+        (sha(4), 1, SECOND),
+        (sha(1), 6, third),
+    ]
+
+
 def test_times_are_no_change(tmp_path, capsys):
     runs = [run_of(at, launched(TEST, FIVE)) for at in range(5)]
     assert len({run.varying[0].numbers["gpu_busy_us"] for run in runs}) == 5

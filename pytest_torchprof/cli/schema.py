@@ -345,6 +345,7 @@ def history() -> Schema:
         {
             "id": TEXT,
             **series,
+            **every("before after", TEXT),
             "state": {"enum": [str(state) for state in State]},
             "undone_at": nullable(TEXT),
             "numbers": mapped(listed(NUMBER)),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pytest_torchprof.history.enclosing import Enclosed
 from pytest_torchprof.history.record import KernelCount
 from pytest_torchprof.history.series import EXACT
 
@@ -106,26 +107,53 @@ class HistoryEvent(BranchEvent, frozen=True, kw_only=True):
 
 
 def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryEvent]:
-    """Return the changes of all series in the order of their commits; a change that many tests share is one event."""
+    """Return the changes of all series in the order of their commits; a change that many tests share is one event.
+
+    A test that was not measured beside a change knows a range of commits for it. Where just one change of others, with
+    the same kernels, lies in that range, it is theirs, and its commits are those that all of them have in common.
+    """
     place = {sha: at for at, sha in enumerate(branch.commits)}
-    grouped: dict[tuple[str, str, Cause, str], list[SeriesChange]] = {}
-    for series in all_series:
-        for lane in lanes_of(series):
-            for change in _changes(series, lane):
-                key = (change.before.commit, change.after.commit, _cause(branch, change), str(change.moved))
-                grouped.setdefault(key, []).append(change)
-    events = [
-        HistoryEvent(
-            cause=cause,
-            before=before,
-            after=after,
-            commits=branch.between(before, after),
-            moved=changes[0].moved,
-            changes=tuple(changes),
-        )
-        for (before, after, cause, _), changes in grouped.items()
-    ]
+    changes = [change for series in all_series for lane in lanes_of(series) for change in _changes(series, lane)]
+    alike: dict[tuple[object, ...], list[Enclosed[SeriesChange]]] = {}
+    for change in sorted(changes, key=lambda change: (place[change.after.commit], place[change.before.commit])):
+        kind = (somewhere(_cause(branch, change)), str(change.moved))
+        own = Enclosed(kind, place[change.before.commit], place[change.after.commit], [change])
+        others = alike.setdefault((*own.kind, *_kernels(change)), [])
+        met = [other for other in others if other.meets(own)]
+        if len(met) == 1:
+            met[0].narrow(own)
+        else:
+            others.append(own)
+    # What lies between the same two commits is one event, whichever kernels came and went.
+    grouped: dict[tuple[object, ...], Enclosed[SeriesChange]] = {}
+    for own in (own for others in alike.values() for own in others):
+        event = grouped.setdefault((own.kind, own.before, own.after), own)
+        if event is not own:
+            event.narrow(own)
+    listed = {id(change): at for at, change in enumerate(changes)}
+    events = [_event(branch, own, listed) for own in grouped.values()]
     return sorted(events, key=lambda event: (place[event.after], place[event.before], event.cause))
+
+
+def _event(branch: BranchRuns, own: Enclosed[SeriesChange], listed: Mapping[int, int]) -> HistoryEvent:
+    """Return an event, with the changes of the tests that know most of it first, as they are listed."""
+    before, after = branch.commits[own.before], branch.commits[own.after]
+    changes = sorted(own.changes, key=lambda change: (change.after.commit != after, listed[id(change)]))
+    return HistoryEvent(
+        cause=cause_within(branch, _cause(branch, changes[0]), before, after),
+        before=before,
+        after=after,
+        commits=branch.between(before, after),
+        moved=changes[0].moved,
+        changes=tuple(changes),
+    )
+
+
+def _kernels(change: SeriesChange) -> tuple[object, ...]:
+    """Return what the changes of several tests have alike: which kernels came and went, or else which numbers moved."""
+    came, went = (frozenset(kernel.name for kernel in kernels) for kernels in (change.came, change.went))
+    moved = {} if came or went else {name: new - old for name, (old, new) in change.numbers.items()}
+    return came, went, str(moved)
 
 
 def unchanged(series: Series) -> list[list[Point]]:
@@ -275,6 +303,17 @@ def cause_of(branch: BranchRuns, before: Point, after: Point, moved: Mapping[str
         return Cause.TEST
     between = branch.between(before.commit, after.commit)
     return Cause.COMMIT if between is not None and len(between) == 1 else Cause.RANGE
+
+
+def somewhere(cause: Cause) -> Cause:
+    """Return a cause without how many commits it leaves."""
+    return Cause.RANGE if cause is Cause.COMMIT else cause
+
+
+def cause_within(branch: BranchRuns, cause: Cause, before: str, after: str) -> Cause:
+    """Return a cause where the changes of several series leave these commits."""
+    commits = branch.between(before, after)
+    return Cause.COMMIT if cause is Cause.RANGE and commits is not None and len(commits) == 1 else cause
 
 
 def _summed(kernels: Iterable[KernelCount]) -> tuple[KernelCount, ...]:

@@ -133,6 +133,8 @@ def _change(change: SeriesChange) -> dict[str, Any]:
         {
             "id": change_id(change),
             **asdict(change.key),
+            "before": change.before.commit,
+            "after": change.after.commit,
             "state": str(change.state),
             "undone_at": change.undone_at,
             "numbers": {name: list(values) for name, values in change.numbers.items()},

@@ -214,20 +214,23 @@ def change_texts(event: HistoryEvent, notes: Notes) -> list[str]:
     all_known = accepted_because(event, notes) is not None
     reasons = [None if all_known else notes.accepted.get(change_id(change)) for change in event.changes]
     alike = Counter(
-        f"{_change(change)}{'' if why is None else f'; known: {why}'}"
+        f"{_change(change, event)}{'' if why is None else f'; known: {why}'}"
         for change, why in zip(event.changes, reasons, strict=True)
     )
     return [text if count == 1 else f"{text}; alike with {counted(count, 'version')}" for text, count in alike.items()]
 
 
-def _change(change: SeriesChange) -> str:
+def _change(change: SeriesChange, event: HistoryEvent) -> str:
     numbers = [
         f"{BY_NAME[name].title} {BY_NAME[name].show(old)} -> {BY_NAME[name].show(new)}"
         for name, (old, new) in change.numbers.items()
     ]
     what = ", ".join(numbers) or "other kernels, as many as before"
     undone = f"undone at {change.undone_at[:7]}" if change.undone_at else _STATE[change.state]
-    return f"{change.key.name} ({change.key.hardware}): {what}{f'; {undone}' if undone else ''}"
+    before, after = change.before.commit, change.after.commit
+    # What its own measurements leave is more than the event's commits.
+    own = "" if (before, after) == (event.before, event.after) else f"measured at {before[:7]} and {after[:7]}"
+    return "; ".join(filter(None, [f"{change.key.name} ({change.key.hardware}): {what}", own, undone]))
 
 
 def _kernels(kernels: Sequence[KernelCount]) -> str:

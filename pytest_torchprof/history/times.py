@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import middle
-from pytest_torchprof.history.changes import BranchEvent, Cause, State, cause_of, lanes_of
+from pytest_torchprof.history.changes import BranchEvent, Cause, State, cause_of, cause_within, lanes_of, somewhere
+from pytest_torchprof.history.enclosing import Enclosed
 from pytest_torchprof.history.steps import (
     Step,
     Steps,
@@ -145,54 +146,33 @@ def time_events(branch: BranchRuns, judged: Iterable[JudgedTimes]) -> list[TimeE
     Each step is known to lie in a range of commits, and those of an event share what their ranges have in common.
     """
     position = {sha: at for at, sha in enumerate(branch.commits)}
-    drafts: list[_EventDraft] = []
+    events: list[Enclosed[TimeStep]] = []
     steps = [step for times in judged for step in times.steps]
     for step in sorted(steps, key=lambda step: (position[step.after.commit], position[step.before.commit])):
-        own = _EventDraft(_kind(step), position[step.before.commit], position[step.after.commit], [step])
-        other = next((draft for draft in drafts if draft.meets(own)), None)
+        own = Enclosed(_kind(step), position[step.before.commit], position[step.after.commit], [step])
+        other = next((event for event in events if event.meets(own)), None)
         if other is None:
-            drafts.append(own)
+            events.append(own)
         else:
             other.narrow(own)
-    return [draft.event(branch) for draft in sorted(drafts, key=lambda draft: (draft.after, draft.before))]
+    return [_event(branch, own) for own in sorted(events, key=lambda event: (event.after, event.before))]
 
 
-class _EventDraft(Struct):
-    """An event that is being put together."""
-
-    kind: tuple[object, ...]
-    before: int
-    after: int
-    steps: list[TimeStep]
-
-    def meets(self, other: _EventDraft) -> bool:
-        """Whether one commit can have made the steps of both."""
-        same = (self.before, self.after) == (other.before, other.after)
-        return self.kind == other.kind and (same or max(self.before, other.before) < min(self.after, other.after))
-
-    def narrow(self, other: _EventDraft) -> None:
-        self.before, self.after = max(self.before, other.before), min(self.after, other.after)
-        self.steps += other.steps
-
-    def event(self, branch: BranchRuns) -> TimeEvent:
-        before, after = branch.commits[self.before], branch.commits[self.after]
-        commits = branch.between(before, after)
-        cause = self.steps[0].cause
-        if cause is Cause.RANGE and commits is not None and len(commits) == 1:
-            cause = Cause.COMMIT
-        return TimeEvent(
-            cause=cause,
-            before=before,
-            after=after,
-            commits=commits,
-            moved=self.steps[0].before.moved(self.steps[0].after),
-            steps=tuple(self.steps),
-        )
+def _event(branch: BranchRuns, own: Enclosed[TimeStep]) -> TimeEvent:
+    before, after = branch.commits[own.before], branch.commits[own.after]
+    first = own.changes[0]
+    return TimeEvent(
+        cause=cause_within(branch, first.cause, before, after),
+        before=before,
+        after=after,
+        commits=branch.between(before, after),
+        moved=first.before.moved(first.after),
+        steps=tuple(own.changes),
+    )
 
 
 def _kind(step: TimeStep) -> tuple[object, ...]:
-    cause = Cause.RANGE if step.cause is Cause.COMMIT else step.cause
-    return cause, step.share > 0, str(step.before.moved(step.after))
+    return somewhere(step.cause), step.share > 0, str(step.before.moved(step.after))
 
 
 def _times_of(machines: Sequence[str], series: Series) -> list[TimeSeries]:
