@@ -312,19 +312,19 @@ def test_a_test_that_is_run_again_is_one_measurement_and_its_last_try_counts(run
 
 def test_a_record_is_on_the_disk_before_it_gets_its_name_and_its_name_is_after_it(run_tests, monkeypatch, pytester):
     events = []
-    fsync, move = os.fsync, os.replace
+    fsync, link = os.fsync, os.link
 
     def synced(descriptor):
         fsync(descriptor)
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         events.append(("synced", path.name, path.stat().st_size if path.is_file() else None))
 
-    def moved(source, target, **how):
-        events.append(("moved", Path(source).name, Path(target).name))
-        move(source, target, **how)
+    def named(source, target, **how):
+        events.append(("named", Path(source).name, Path(target).name))
+        link(source, target, **how)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", moved)
+    monkeypatch.setattr(os, "link", named)
     run_tests(MEASURED, HISTORY).assert_outcomes(passed=1)
     (file,) = (pytester.path / "kept").iterdir()
     at = next(number for number, event in enumerate(events) if event[2] == file.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
@@ -13,7 +14,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -147,6 +150,47 @@ def test_another_record_of_the_same_id_is_refused_by_name_and_what_was_there_sta
     assert told.out == "0 records added, 0 known, 1 refused\n"
     assert run.uuid in told.err
     assert kept(where) == [run]
+
+
+def refused_of_two_at_once(where, records):
+    """Let as many threads add records of one id at the same moment; return which record stays, and the refusals."""
+    at_once = threading.Barrier(len(records))
+
+    def add(record):
+        own = store(where)
+        at_once.wait()
+        try:
+            return own.add(record)
+        except BadRecord as refused:
+            return refused
+
+    with ThreadPoolExecutor(len(records)) as pool:
+        ended = list(pool.map(add, records))
+    assert ended.count(True) == 1
+    return records[ended.index(True)], [str(end) for end in ended if end is not True]
+
+
+def test_of_two_records_of_one_id_that_are_written_at_once_one_stays_and_the_other_is_refused(where):
+    for number in range(10):
+        run = run_of(number, launched(TEST, FIVE))
+        other = replace(run_of(number, launched(TEST, SIX)), uuid=run.uuid)
+        stays, (refused,) = refused_of_two_at_once(where, [run, other])
+        assert run.uuid in refused
+        assert [record for record in kept(where) if record.uuid == run.uuid] == [stays]
+
+
+def test_a_folder_on_a_file_system_without_links_keeps_one_of_two_records_too(tmp_path, monkeypatch):
+    def refuse(self, target):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(target))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    for number in range(20):
+        run = run_of(number, launched(TEST, FIVE))
+        other = replace(run_of(number, launched(TEST, SIX)), uuid=run.uuid)
+        stays, (refused,) = refused_of_two_at_once(str(tmp_path), [run, other])
+        assert run.uuid in refused
+        assert [record for record in kept(str(tmp_path)) if record.uuid == run.uuid] == [stays]
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_names_are_data_in_every_store(where):

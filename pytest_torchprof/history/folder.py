@@ -9,7 +9,7 @@ from msgspec import Struct
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, encode, read
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
-from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.system.replacing import creating, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable
@@ -47,15 +47,20 @@ class HistoryFolder(Struct, frozen=True):
         file = self.path / f"{record.uuid}{SUFFIX}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if file.exists():
-                if read(file) == record:
-                    return False
-                raise another_of_the_same_id(str(file))
-            with replacing(file, lasting=True) as unfinished:
-                unfinished.write_bytes(encode(record))
+            if not file.exists():
+                try:
+                    with creating(file) as unfinished:
+                        unfinished.write_bytes(encode(record))
+                except FileExistsError:
+                    pass  # Another process was first.
+                else:
+                    return True
+            known = read(file)
         except OSError as error:
             raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
-        return True
+        if known == record:
+            return False
+        raise another_of_the_same_id(str(file))
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove the records of these ids, and return how many were there; StoreUnusable if one cannot be removed."""

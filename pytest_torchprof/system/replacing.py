@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 UNFINISHED: Final = ".torchprof.*.tmp"
@@ -21,12 +23,28 @@ def replacing(path: Path, *, lasting: bool = False) -> Iterator[Path]:
     Its name is new, so that nothing is written through a link. With ``lasting`` it is on the disk when the block ends,
     so that not even a power cut leaves half of it.
     """
+    with _moved_to(path, os.replace, lasting=lasting) as unfinished:
+        yield unfinished
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[Path]:
+    """Yield a file to write, which then is ``path`` and on the disk; FileExistsError if by then there is another.
+
+    Of any number of processes that do so at once one alone succeeds.
+    """
+    with _moved_to(path, _move_where_free, lasting=True) as unfinished:
+        yield unfinished
+
+
+@contextmanager
+def _moved_to(path: Path, move: Callable[[Path, Path], None], *, lasting: bool) -> Iterator[Path]:
     unfinished = path.parent / f".torchprof.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         yield unfinished
         if lasting:
             _sync(unfinished, os.O_RDWR)
-        os.replace(unfinished, path)  # noqa: PTH105
+        move(unfinished, path)
     except BaseException:
         with suppress(OSError):
             unfinished.unlink()
@@ -35,6 +53,35 @@ def replacing(path: Path, *, lasting: bool = False) -> Iterator[Path]:
         # Not every file system lets a folder be synced; the rename is atomic without it.
         with suppress(OSError):
             _sync(path.parent, os.O_RDONLY)
+
+
+def _move_where_free(unfinished: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(unfinished)
+    except FileExistsError:
+        raise
+    except OSError:
+        # FAT has no links, and some file systems of a network have none.
+        _rename_where_free(unfinished, path)
+    else:
+        unfinished.unlink()
+
+
+def _rename_where_free(unfinished: Path, path: Path) -> None:
+    if sys.platform == "win32":
+        unfinished.rename(path)  # There no rename replaces a file.
+        return
+    import fcntl  # noqa: PLC0415 - Windows has none
+
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        # Whoever is ended lets go of it.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        unfinished.rename(path)
+    finally:
+        os.close(folder)
 
 
 def _sync(path: Path, flags: int) -> None:
