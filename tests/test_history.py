@@ -25,6 +25,7 @@ from repository import Repository
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
+from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.history.record import SUFFIX, AllTests, Event, encode, read
@@ -133,6 +134,42 @@ def test_the_event_and_the_job_are_the_ci_services(variables, event, ci):
     told, job = ci_job(variables)
     assert told == event
     assert ci is None or (job.provider, job.run) == ci
+
+
+AZURE = {"TF_BUILD": "True", "BUILD_SOURCEBRANCHNAME": "fast"}
+JENKINS = {"JENKINS_URL": "http://ci"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "branch"),
+    [
+        ({"GITHUB_REF_NAME": "main", "GITHUB_REF_TYPE": "branch", "GITHUB_HEAD_REF": ""}, "main"),
+        ({"GITHUB_REF_NAME": "7/merge", "GITHUB_HEAD_REF": "topic/fast"}, "topic/fast"),
+        ({"GITHUB_REF_NAME": "v1.0", "GITHUB_REF_TYPE": "tag"}, None),
+        ({"CI_COMMIT_REF_NAME": "main"}, "main"),
+        ({"CI_COMMIT_REF_NAME": "v1.0", "CI_COMMIT_TAG": "v1.0"}, None),
+        ({"BUILDKITE_BRANCH": "main", "BUILDKITE_TAG": ""}, "main"),
+        ({"BUILDKITE_BRANCH": "v1.0", "BUILDKITE_TAG": "v1.0"}, None),
+        ({**AZURE, "BUILD_SOURCEBRANCH": "refs/heads/topic/fast"}, "topic/fast"),
+        ({**AZURE, "BUILD_SOURCEBRANCH": "refs/tags/fast"}, None),
+        ({**AZURE, "BUILD_SOURCEBRANCH": "refs/pull/7/merge"}, None),
+        (AZURE, "fast"),
+        ({"CIRCLECI": "true", "CIRCLE_BRANCH": "main"}, "main"),
+        ({"CIRCLECI": "true", "CIRCLE_TAG": "v1.0"}, None),
+        ({**JENKINS, "BRANCH_NAME": "main", "GIT_BRANCH": "origin/main"}, "main"),
+        ({**JENKINS, "GIT_BRANCH": "origin/topic/fast"}, "topic/fast"),
+        ({**JENKINS, "GIT_BRANCH": "detached"}, None),
+        ({**JENKINS, "BRANCH_NAME": "v1.0", "TAG_NAME": "v1.0"}, None),
+        ({"BRANCH_NAME": "main", "GIT_BRANCH": "main"}, None),
+        ({}, None),
+    ],
+)
+def test_of_a_commit_that_is_checked_out_alone_the_ci_service_tells_the_branch(tmp_path, variables, branch):
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "-m", "one", "--allow-empty")
+    assert commit_record(tmp_path, variables).branch == "main"
+    git(tmp_path, "checkout", "-q", "--detach")
+    assert commit_record(tmp_path, variables).branch == branch
 
 
 def test_a_branch_whose_name_is_no_text_leaves_a_record_all_the_same(run_tests, pytester, monkeypatch):

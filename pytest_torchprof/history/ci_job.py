@@ -61,6 +61,48 @@ _PROVIDERS: Final = (
 )  # fmt: skip
 
 
+class _Built(NamedTuple):
+    """A variable that names the branch whose commit a CI service has checked out."""
+
+    variable: str
+    tag: str = ""
+    """One that has a value where what is built is a tag, and the name is the tag's: any but "branch"."""
+    here: str = ""
+    """One that is set where the service runs, for names that are not its own."""
+
+
+# The first that is set tells: GitHub names another one for a pull request, and Azure the last part of a name alone.
+_BUILT: Final = (
+    _Built("GITHUB_HEAD_REF"),
+    _Built("GITHUB_REF_NAME", "GITHUB_REF_TYPE"),
+    _Built("CI_COMMIT_REF_NAME", "CI_COMMIT_TAG"),
+    _Built("BUILDKITE_BRANCH", "BUILDKITE_TAG"),
+    _Built("BUILD_SOURCEBRANCH", here="TF_BUILD"),
+    _Built("BUILD_SOURCEBRANCHNAME", here="TF_BUILD"),
+    _Built("CIRCLE_BRANCH", "CIRCLE_TAG"),
+    _Built("BRANCH_NAME", "TAG_NAME", here="JENKINS_URL"),
+    _Built("GIT_BRANCH", "TAG_NAME", here="JENKINS_URL"),
+)
+_HEADS: Final = "refs/heads/"
+
+
+def branch_in(variables: Mapping[str, str]) -> str | None:
+    """Return the branch that a CI service builds, which checks out a commit alone; None for a tag, and without CI."""
+    for built in _BUILT:
+        name = variables.get(built.variable)
+        if not name or (built.here and not variables.get(built.here)):
+            continue
+        if variables.get(built.tag, "branch") not in ("", "branch"):
+            return None
+        if name.startswith("refs/"):
+            return name.removeprefix(_HEADS) if name.startswith(_HEADS) else None
+        if built.variable == "GIT_BRANCH":
+            # Jenkins names the remote too, which is "origin" unless somebody calls it otherwise.
+            return None if name == "detached" else name.removeprefix("origin/")
+        return name
+    return None
+
+
 def ci_job(variables: Mapping[str, str]) -> tuple[Event, CiJob | None]:
     """Return why the tests run, and in which job; the job is None if no CI service has set these variables."""
     provider = next((known for known in _PROVIDERS if variables.get(known.here)), None)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import GitRefused, Repository, ask_git
+from pytest_torchprof.history.ci_job import branch_in
 from pytest_torchprof.history.record import CommitRecord
 from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_ANCESTORS: Final = 200
-# CI services check out a commit without its branch, and say it here: GitHub of a pull request and else, GitLab.
-BRANCH_VARIABLES: Final = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME", "BUILDKITE_BRANCH")
 # "https://user:token@host/owner/name.git", "git@host:owner/name.git", "ssh://git@host:22/owner/name".
 _REMOTE: Final = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[/:]+(.+?)(?:\.git)?/*", re.DOTALL)
 
@@ -37,7 +36,6 @@ def _record(repository: Repository, folder: Path, variables: Mapping[str, str], 
     top = repository.top
     first = f"--max-count={MOST_ANCESTORS + 1}"
     sha, *ancestors = ask_git(top, "rev-list", "--first-parent", first, "HEAD").split()
-    named = (variables.get(variable) for variable in BRANCH_VARIABLES)
     return CommitRecord(
         project=_project(repository),
         folder=folder_below(repository, folder),
@@ -48,7 +46,7 @@ def _record(repository: Repository, folder: Path, variables: Mapping[str, str], 
         ),
         ancestors=tuple(ancestors),
         shallow=repository.is_shallow,
-        branch=repository.branch or next(filter(None, named), None),
+        branch=repository.branch or branch_in(variables),
         dirty=_is_dirty(top, apart),
     )
 
