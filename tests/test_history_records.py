@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import textwrap
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -271,6 +272,98 @@ def test_compilations_whose_records_were_removed_have_no_phases(run_tests):
     run_tests(source, HISTORY, in_process=False)
     record = only_record()
     assert record.varying[0].compile_us == {}
+
+
+SOURCE = """
+import torch
+
+@cpu
+def test_it():
+    torch.mm(x, x)
+
+@cpu
+def test_other():
+    torch.sin(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_edited"),
+    [
+        pytest.param("torch.mm(x, x)", "torch.mm(x, 2 * x)", True, id="its code"),
+        pytest.param("@cpu\ndef test_it", "@cpu(max_kernels=9)\ndef test_it", True, id="its marker"),
+        pytest.param("    torch.mm", "    # as before\n\n    torch.mm", False, id="a comment and a blank line"),
+        pytest.param("torch.sin(x)", "torch.cos(x)", False, id="another test"),
+        pytest.param("import torch", "import torch\nunused = 1", False, id="its place"),
+    ],
+)
+def test_the_hash_of_a_test_changes_with_its_source_and_with_nothing_else(run_tests, old, new, is_edited):
+    assert old in SOURCE
+    hashes = []
+    for number, text in enumerate((SOURCE, SOURCE.replace(old, new, 1))):
+        run_tests(text, f"--torchprof-history=kept{number}").assert_outcomes(passed=2)
+        hashes.append({own.test: own.source for own in only_record(f"kept{number}").measurements})
+    assert None not in hashes[0].values()
+    assert len(set(hashes[0].values())) == 2
+    assert (hashes[0]["test_it.py::test_it"] != hashes[1]["test_it.py::test_it"]) is is_edited
+
+
+def test_the_precision_flags_are_those_that_held_while_the_test_was_measured(run_tests):
+    tests = """
+        import torch
+
+        @pytest.fixture
+        def fast():
+            torch.set_float32_matmul_precision("high")
+            torch.backends.cudnn.allow_tf32 = False
+            yield
+            torch.set_float32_matmul_precision("highest")
+            torch.backends.cudnn.allow_tf32 = True
+
+        @cpu
+        def test_exact(): torch.mm(x, x)
+
+        @cpu
+        def test_fast(fast): torch.mm(x, x)
+    """
+    run_tests(textwrap.dedent(tests), HISTORY, in_process=False).assert_outcomes(passed=2)
+    record = only_record()
+    flags = {}
+    for own in record.measurements:
+        environment = record.environments[own.environment]
+        flags[own.test.partition("::")[2]] = (
+            environment.matmul_precision,
+            environment.tf32_matmul,
+            environment.tf32_cudnn,
+        )
+    assert flags == {"test_exact": ("highest", False, True), "test_fast": ("high", True, False)}
+
+
+TIMED = """
+@pytest.mark.torchprof(device="cpu", warmup=1, steps=2, tolerance={"time": 9.0})
+def test_it(torchprof): torchprof(torch.mm, x, x)
+"""
+# Stands for a GPU that was slowed down: nobody watches a CPU.
+SLOWED = """
+from contextlib import contextmanager
+from pytest_torchprof.capture.devices import LiveDevice
+
+@contextmanager
+def slowed(self):
+    yield lambda: ["the GPU was slowed down by its temperature"]
+
+LiveDevice.disturbances = slowed
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "disturbed"), [("", ()), (SLOWED, ("the GPU was slowed down by its temperature",))]
+)
+def test_a_time_says_what_disturbed_the_machine_while_it_was_taken(run_tests, pytester, conftest, disturbed):
+    pytester.makeconftest(conftest)
+    run_tests(TIMED, HISTORY, in_process=False).assert_outcomes(passed=1)
+    time = only_record().varying[0].time
+    assert time.disturbed == disturbed
 
 
 RERUN = """
