@@ -824,6 +824,18 @@ def test_of_a_branch_and_what_was_fetched_of_it_the_newer_one_orders_the_commits
         assert (told["events"][0]["cause"], told["events"][0]["after"], told["not_in_git"]) == ("commit", shas[3], [])
 
 
+def test_before_the_first_commit_of_a_shallow_clone_the_records_tell_the_order(stale, tmp_path, capsys):
+    _, shas, folder = stale
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{tmp_path / 'origin'}", str(shallow))
+    told = changes(capsys, folder, f"--git={shallow}", "--fail-on=counts", status=1)
+    assert (told["runs"], told["ordered_by"], told["not_in_git"]) == (5, "git", [])
+    assert (told["events"][0]["cause"], told["events"][0]["after"]) == ("commit", shas[3])
+    unknown = [run_of(at, launched(TEST, FIVE), sha=shas[at], ancestors=()) for at in (0, 4)]
+    told = changes(capsys, write(tmp_path / "unknown", unknown), f"--git={shallow}", "--fail-on=counts", status=3)
+    assert told["not_in_git"] == [shas[0]]
+
+
 def test_a_run_of_a_commit_that_was_merged_into_the_branch_leaves_nothing_open(stale, tmp_path, capsys):
     clone, shas, folder = stale
     git(clone, "fetch", "-q")

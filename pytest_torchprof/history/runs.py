@@ -160,6 +160,11 @@ def _ordered(
     if repository is not None:
         commits = _first_parents(repository, branch)
         known = set(commits)
+        if repository.is_shallow:
+            # Before the first commit that it holds, the records may know more.
+            earlier = [sha for sha in _chain(commits[0], _parents(records)) if sha not in known]
+            commits = (*earlier, *commits)
+            known.update(earlier)
         return commits, OrderedBy.GIT, [record for record in records if _sha(record) in known]
     on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
     if not on_branch:
