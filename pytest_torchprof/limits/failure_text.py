@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue.compiling import GraphBroke
+from pytest_torchprof.limits.causes import causes_of
 from pytest_torchprof.limits.drawn_rows import detail_blocks
 from pytest_torchprof.limits.evidence import GraphBreakLine, WorkRow
 from pytest_torchprof.limits.failure import Failure, failure_of
@@ -143,7 +144,7 @@ def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) ->
 def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
     """Return the places of the graph breaks that are named below a limit."""
     breaks = [fact.file_line for fact in verdict.evidence if isinstance(fact, GraphBreakLine)]
-    return breaks + [finding.source for finding in why(verdict.limit) if isinstance(finding, GraphBroke)]
+    return breaks + [finding.source for finding in causes_of(verdict, why) if isinstance(finding, GraphBroke)]
 
 
 def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> _Section:
@@ -156,7 +157,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
     of_rows, of_notes = iter(rows), iter(notes)
     details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
-    findings = why(verdict.limit) if verdict.status == MISSED else ()
+    findings = causes_of(verdict, why) if verdict.status == MISSED else ()
     whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     reasons = [screen.broken(line, caps.reasons) for line in whys]
     lines = [
