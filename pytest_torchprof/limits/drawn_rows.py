@@ -23,6 +23,9 @@ MOST_PLACES = 3
 """The most places of one row on a screen of limited size."""
 LONGEST_OPS = 28
 _LEAST_NAME = 16
+_MOST_OPS = 3
+_BELOW = " " * (INDENT + 7)
+"""In front of what stands below a row, after its count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,9 @@ class Row:
     """A row of work as it is shown on a screen."""
 
     line: str
-    places: tuple[str, ...]
+    whole: tuple[str, ...] = ()
+    """The lines below it with its whole names, where all is asked for."""
+    places: tuple[str, ...] = ()
     """The lines below it that say where its work comes from; empty if that is shown on the same line."""
 
 
@@ -39,7 +44,7 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
     columns = [
         [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
         [row.note for row in rows],
-        [_ops(row, screen) for row in rows],
+        [cut(_ops(row), LONGEST_OPS) for row in rows],
     ]
     used = [texts for texts in columns if any(texts)]
 
@@ -47,46 +52,56 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
         # The indent, "9999 x " and the blanks before each column take room too.
         return screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
 
-    if room_beside() < _LEAST_NAME and columns[-1] in used and len(used) > 1:
+    # Where all is asked for there is room for the operators below.
+    longest = max((width_of(row.name) for row in rows if row.name != row.full), default=0)
+    least = max(_LEAST_NAME, longest) if screen.everything else _LEAST_NAME
+    if room_beside() < least and columns[-1] in used and len(used) > 1:
         used.remove(columns[-1])
     room = room_beside()
-    names = [_name(row, screen) for row in rows]
-    names = names if screen.everything else cut_apart(names, max(room, _LEAST_NAME))
+    names = cut_apart([row.name for row in rows], max(room, _LEAST_NAME))
     aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
     counts = [f"{' ' * INDENT}{row.count:>4} x " for row in rows]
     lines = map(add, counts, lined_up(list(zip(names, *used, strict=True)), aligns))
+    operators = columns[-1] if columns[-1] in used else [""] * len(rows)
+    wholes = [_whole(row, name, ops, screen) for row, name, ops in zip(rows, names, operators, strict=True)]
     beside = [row.places[0][1] if row.places else "" for row in rows]
     if all(len(row.places) <= 1 for row in rows):
         longer = [*map(add, counts, lined_up(list(zip(names, *used, beside, strict=True)), [*aligns, "left"]))]
         if max(map(width_of, longer), default=0) <= screen.width:
-            return {row: Row(line=line, places=()) for row, line in zip(rows, longer, strict=True)}
+            return {row: Row(line=line, whole=whole) for row, line, whole in zip(rows, longer, wholes, strict=True)}
     return {
-        row: Row(line=line, places=tuple(_places_below(row, caps, screen)))
-        for row, line in zip(rows, lines, strict=True)
+        row: Row(line=line, whole=whole, places=tuple(_places_below(row, caps, screen)))
+        for row, line, whole in zip(rows, lines, wholes, strict=True)
     }
+
+
+def _whole(row: WorkRow, name: str, ops: str, screen: Screen) -> tuple[str, ...]:
+    """Return lines with what the columns have no room for, if all is asked for."""
+    if not screen.everything:
+        return ()
+    all_ops = ", ".join(row.launched_by(row.name))
+    parts = [
+        *((row.name,) if name != row.name != row.full else ()),
+        *((row.full,) if name != row.full else ()),
+        *((all_ops,) if ops != all_ops else ()),
+    ]
+    return tuple(line for part in parts for line in screen.broken(f"{_BELOW}{part}"))
 
 
 def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
     everything = screen.everything or len(row.places) == MOST_PLACES + 1
     most = len(row.places) if everything else MOST_PLACES
     several = len(row.places) > 1
-    indent = " " * (INDENT + 7)
     places = [f"{count} x {place}" if several else place for count, place in row.places]
     left = [and_more(len(places) - most, "place").lstrip()]
-    lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{indent}{line}")]
+    lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{_BELOW}{line}")]
     if caps.rows is None or len(lines) < caps.rows:
         return lines
-    return screen.broken(f"{indent}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
+    return screen.broken(f"{_BELOW}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
 
 
-def _name(row: WorkRow, screen: Screen) -> str:
-    return row.full if screen.everything else row.name
-
-
-def _ops(row: WorkRow, screen: Screen) -> str:
-    operators = row.launched_by(_name(row, screen))
-    ops = ", ".join(operators if screen.everything else operators[:3])
-    return ops if screen.everything else cut(ops, LONGEST_OPS)
+def _ops(row: WorkRow) -> str:
+    return ", ".join(row.launched_by(row.name)[:_MOST_OPS])
 
 
 def detail_blocks(
@@ -101,7 +116,7 @@ def detail_blocks(
     blocks: list[tuple[bool, list[str]]] = []
     for fact in evidence:
         if isinstance(fact, WorkRow):
-            blocks.append((True, [drawn[fact].line, *drawn[fact].places]))
+            blocks.append((True, [drawn[fact].line, *drawn[fact].whole, *drawn[fact].places]))
         else:
             blocks += [(False, screen.broken(f"{' ' * INDENT}{reason_line(line)}", caps.notes)) for line in fact.lines]
     below = any(row.places for row in drawn.values())
