@@ -104,7 +104,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         return self.words(self.ACTION) or self.remedy
 
     @property
-    def named(self) -> frozenset[str]:
+    def subjects(self) -> frozenset[str]:
         """The kernels and operators that it is about, as far as it names them."""
         return frozenset()
 
@@ -175,7 +175,7 @@ class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
     """The operators that launched them, in the same order, at most five."""
 
     @property
-    def named(self) -> frozenset[str]:
+    def subjects(self) -> frozenset[str]:
         return frozenset((*self.kernels, *self.ops))
 
     @property

@@ -32,10 +32,10 @@ def causes_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list
     return [
         finding
         for finding in findings
-        if not finding.named
+        if not finding.subjects
         or not (asked or seen)
-        or not seen.isdisjoint(finding.named)
-        or not asked.isdisjoint(map(bare, finding.named))
+        or not seen.isdisjoint(finding.subjects)
+        or not asked.isdisjoint(map(bare, finding.subjects))
     ]
 
 

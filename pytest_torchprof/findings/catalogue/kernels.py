@@ -263,7 +263,7 @@ class HiddenCopy(Finding, frozen=True, kw_only=True, tag="hidden-copy"):
     """The products."""
 
     @property
-    def named(self) -> frozenset[str]:
+    def subjects(self) -> frozenset[str]:
         return frozenset(self.ops)
 
     @property
@@ -321,7 +321,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     """Whether torch's own fallback computes it."""
 
     @property
-    def named(self) -> frozenset[str]:
+    def subjects(self) -> frozenset[str]:
         return frozenset((*self.kernels, *self.ops))
 
     @property
@@ -338,7 +338,7 @@ class WrittenOut(OfKernels, frozen=True, kw_only=True, tag="written-out"):
     kernel_share: float
 
     @property
-    def named(self) -> frozenset[str]:
+    def subjects(self) -> frozenset[str]:
         return frozenset((*self.kernels, *self.ops, *self.chain))
 
     @property
