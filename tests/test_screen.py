@@ -189,6 +189,31 @@ def test_names_that_begin_alike_keep_their_ends(tmp_path):
     assert "xxx... " in other
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("limits", [1, 2])
+def test_a_name_keeps_its_type_and_layout_whatever_rows_nobody_sees_and_operators_are_called(tmp_path, columns, limits):
+    builder = TraceBuilder()
+    builder.step(0, 0, 9000)
+    product = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k"
+    builder.launched(product, 100, dur=500, op="aten::mm")
+    builder.launched("void a_kernel_with_another_name(float*)", 700, dur=400, op="ours::an_operator_with_a_long_name")
+    for at in range(20):
+        builder.launched(f"void kernel_{at}_{'with_a_name_of_many_words_' * 3}(float*)", 1200 + 100 * at, dur=100 - at)
+    profile = load(builder.write(tmp_path / "t.json"))
+    verdicts = check_limits(profile, read_limits(dict([("max_gpu_time", 0), ("max_launches", 1)][:limits])))
+    lines = str(error_for(verdicts, profile, profile.why_missed, screen=Screen.of_columns(columns))).splitlines()
+    rows = [line for line in lines if " x " in line]
+    assert "gemm tf32 tn sm90_xmma_128x128x32 " in rows[0]
+    assert max(map(len, lines)) <= columns
+
+
+def test_with_little_room_a_place_keeps_its_file_and_the_name_before_it(shared_trace):
+    profile = load(shared_trace("h100_transformer_three_steps"))
+    verdicts = check_limits(profile, read_limits({"max_gpu_time": "1us", "max_kernels": 1}))
+    lines = str(error_for(verdicts, profile, profile.why_missed, screen=Screen.of_columns(80))).splitlines()
+    assert lines.count("      gemm tf32 tn sm90_xmma_128x128x32: torch_prof.py:36 and 1 more place") == 2
+
+
 @pytest.mark.parametrize("kernels", range(20, 26))
 def test_where_a_single_row_would_be_left_out_it_is_shown(tmp_path, kernels):
     profile = load(own_recording({f"void kernel_{at}(float*)": 1 for at in range(kernels)}).write(tmp_path / "t.json"))

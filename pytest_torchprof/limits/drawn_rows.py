@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.screen import INDENT
-from pytest_torchprof.text import and_more, cut, cut_apart, first_of, reason_line, show_us, width_of
+from pytest_torchprof.text import and_more, cut, cut_apart, first_of, path_from_here, reason_line, show_us, width_of
 from pytest_torchprof.text.tables import lined_up
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ MOST_WITH_PLACES = 18
 MOST_PLACES = 3
 """The most places of one row on a screen of limited size."""
 LONGEST_OPS = 28
-_LEAST_NAME = 16
+_LEAST_OPS = 20
+_LEAST_NAME, _LEAST_BESIDE_OPS = 16, 24
 _MOST_OPS = 3
 _BELOW = " " * (INDENT + 7)
 """In front of what stands below a row, after its count."""
@@ -44,7 +45,7 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
     columns = [
         [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
         [row.note for row in rows],
-        [cut(_ops(row), LONGEST_OPS) for row in rows],
+        [_ops(row) for row in rows],
     ]
     used = [texts for texts in columns if any(texts)]
 
@@ -52,9 +53,12 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
         # The indent, "9999 x " and the blanks before each column take room too.
         return screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
 
-    # Where all is asked for there is room for the operators below.
+    # What a name says matters more than who launched it.
     longest = max((width_of(row.name) for row in rows if row.name != row.full), default=0)
-    least = max(_LEAST_NAME, longest) if screen.everything else _LEAST_NAME
+    room_for_ops = min(max(map(width_of, columns[-1]), default=0) + room_beside() - longest, LONGEST_OPS)
+    columns[-1][:] = [cut(ops, max(room_for_ops, _LEAST_OPS)) for ops in columns[-1]]
+    # Where all is asked for there is room for the operators below.
+    least = max(longest if screen.everything else min(longest, _LEAST_BESIDE_OPS), _LEAST_NAME)
     if room_beside() < least and columns[-1] in used and len(used) > 1:
         used.remove(columns[-1])
     room = room_beside()
@@ -105,14 +109,16 @@ def _ops(row: WorkRow) -> str:
 
 
 def detail_blocks(
-    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen
+    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None
 ) -> tuple[list[tuple[bool, list[str]]], list[list[str]]]:
     """Return the lines of each row and note, and the places of rows that are too many to have them below each.
 
-    Each group of lines has a flag that says whether it belongs to a row.
+    Each group of lines has a flag that says whether it belongs to a row. Columns are as wide as the first ``shown``
+    rows need, by default all.
     """
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
-    drawn = _drawn(rows, caps, screen)
+    # Names lose no room to rows that nobody sees.
+    drawn = _drawn(rows[:shown], caps, screen) | (_drawn(rows[shown:], caps, screen) if shown is not None else {})
     blocks: list[tuple[bool, list[str]]] = []
     for fact in evidence:
         if isinstance(fact, WorkRow):
@@ -123,11 +129,15 @@ def detail_blocks(
     if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
     of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
-    return of_rows, [screen.broken(_places_of(row, screen), caps.places) for row in rows if row.places]
+    return of_rows, [screen.broken(_places_of(row, caps, screen), caps.places) for row in rows if row.places]
 
 
-def _places_of(row: WorkRow, screen: Screen) -> str:
+def _places_of(row: WorkRow, caps: Caps, screen: Screen) -> str:
     """Return one line on where the work of a row comes from; on a terminal there is room for one place."""
     places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places]
     most = MOST_PLACES if screen.columns is None else 1
-    return f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"
+    line = f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"
+    if caps.places != 1 or row.line is None or width_of(line) <= screen.width:
+        return line
+    # In a single line there is room for the file, but not for the module.
+    return f"{' ' * INDENT}{row.name}: {path_from_here(row.line[0])}:{row.line[1]}{and_more(len(places) - 1, 'place')}"

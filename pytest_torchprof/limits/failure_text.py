@@ -151,7 +151,10 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
     blocks, places = detail_blocks(evidence, caps, screen)
-    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)[: screen.top]
+    rows = _fitting_rows(blocks, caps, screen)
+    if len(rows) < sum(is_row for is_row, _ in blocks):
+        blocks, places = detail_blocks(evidence, caps, screen, len(rows))
+        rows = _fitting_rows(blocks, caps, screen)
     notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
     first = [lines for is_row, lines in blocks if is_row][:1]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
@@ -170,11 +173,13 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     return _Section(lines, left)
 
 
-def _fitting_rows(rows: Sequence[list[str]], caps: Caps) -> list[list[str]]:
+def _fitting_rows(blocks: Sequence[tuple[bool, list[str]]], caps: Caps, screen: Screen) -> list[list[str]]:
     """Return as many rows as fit with their places, and one more without if no other is left."""
+    rows = [lines for is_row, lines in blocks if is_row]
     first = [lines[: caps.rows] if caps.rows else lines for lines in rows[:1]]
     shown = fitting([*first, *rows[1:]], caps.rows, counts_one=caps.sums_up)
-    return [*shown, rows[-1][:1]] if len(rows) == len(shown) + 1 and not caps.sums_up else shown
+    shown = [*shown, rows[-1][:1]] if len(rows) == len(shown) + 1 and not caps.sums_up else shown
+    return shown[: screen.top]
 
 
 def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict]:
