@@ -21,8 +21,8 @@ _BY_NAME: Final = frozenset((*WHICH_KERNELS, *WHICH_OPERATORS))
 def causes_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[Finding]:
     """Return the findings among those that ``why`` returns for the limit which are about what it saw.
 
-    A finding that names neither kernels nor operators, such as a graph break, may be about any; and where a limit saw
-    none, nothing tells what it is about.
+    A finding that names neither kernels nor operators, such as a graph break, may be about any. Where a limit saw none,
+    each finding stays.
     """
     findings = why(verdict.limit)
     if verdict.limit not in _BY_NAME:
