@@ -86,7 +86,7 @@ def _whole(row: WorkRow, name: str, ops: str, screen: Screen) -> tuple[str, ...]
     all_ops = ", ".join(row.launched_by(row.name))
     parts = [
         *((row.name,) if name != row.name != row.full else ()),
-        *((row.full,) if name != row.full else ()),
+        *((row.full,) if row.full not in (name, ops) else ()),
         *((all_ops,) if ops != all_ops else ()),
     ]
     return tuple(line for part in parts for line in screen.broken(f"{_BELOW}{part}"))
