@@ -412,6 +412,14 @@ def test_the_first_screen_says_in_a_line_what_to_do_about_what_most_stands_out(a
     assert "What to do" not in analyze(path, "--no-findings")
 
 
+@pytest.mark.parametrize("name", ["mi300x_compile_tiny", "rocm_no_correlation"])
+def test_where_nothing_costs_time_the_text_ends_with_what_could_still_be_done(analyze, shared_trace, name):
+    first, *_ = (finding for finding in load(shared_trace(name)).findings if finding.remedy)
+    assert first.severity == "information"
+    after = " ".join(analyze(shared_trace(name)).split("\n\nnext\n")[1].split())
+    assert after.startswith(f"{first.title}: {first.remedy} see it: ")
+
+
 NO_LINES = "Lines of your code are not recorded: "
 
 

@@ -107,11 +107,11 @@ def test_each_limit_has_as_many_rows_as_are_asked_for(tmp_path, capsys):
     def rows(*words):
         main(["check", path, "--limit=max_kernels=3", *words])
         lines = capsys.readouterr().out.splitlines()
-        return sum("kernel_" in line for line in lines), lines[-1].strip()
+        return sum("kernel_" in line for line in lines), [line.strip() for line in lines if "--top" in line]
 
-    assert rows() == (10, "... and 5 more (--top 15)")
-    assert rows("--top=2") == (2, "... and 13 more (--top 15)")
-    assert rows("--top=15")[0] == 15
+    assert rows() == (10, ["and 5 more: --top N"])
+    assert rows("--top=2") == (2, ["and 13 more: --top N"])
+    assert rows("--top=15") == (15, [])
     main(["check", path, "--limit=max_kernels=3", "--json", "--top=2"])
     assert len(as_json(capsys)["limits"][0]["evidence"]) == 15
 
@@ -197,8 +197,33 @@ def test_in_a_file_lines_stay_whole(check, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(0, 0): os.terminal_size(fallback))
     check({GEMM: 2, "other": 1}, "max_peak_memory=1GB")
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "max_peak_memory=1GB" in line)
     assert line.endswith("[not-recorded]")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_what_fails_is_shown_as_a_test_shows_it_and_what_holds_below_it(shared_trace, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = str(shared_trace("h100_bert_small"))
+    assert main(["check", path, "--limit=forbid_kernels=gemm", "--limit=max_syncs=9"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 limit missed: forbid_kernels"
+    assert any("(transformers/models/bert/modeling_bert.py:364)" in line for line in lines), "a place is whole"
+    held = next(number for number, line in enumerate(lines) if line.startswith("holds"))
+    assert "max_syncs=9" in lines[held]
+    assert held > max(number for number, line in enumerate(lines) if "do: " in line)
+    assert main(["check", path, "--limit=forbid_kernels=gemm", "--json"]) == 1
+    remedy = as_json(capsys)["limits"][0]["remedy"]
+    assert f"do: {remedy}" in " ".join(" ".join(lines).split())
+
+
+def test_of_a_job_of_ranks_too_what_to_do_is_said(shared_trace, tmp_path, capsys):
+    for rank in (0, 1):
+        (tmp_path / f"{rank}.json.gz").symlink_to(shared_trace(f"a100_megatron_tp8_rank{rank}"))
+    assert main(["check", str(tmp_path), "--ranks", "--limit=max_kernels=0"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("1 limit missed: max_kernels")
+    assert f"  do: {REMEDIES['max_kernels']}" in text
 
 
 def check_in_a_process(path, limit, output):

@@ -56,6 +56,11 @@ def test_misuse(torchprof):
     torchprof.measure(3)
 
 
+@cpu
+def test_no_function(torchprof):
+    torchprof("block")
+
+
 @pytest.mark.torchprof(device="cpu", max_syncs=0)
 def test_not_measured(torchprof):
     torchprof(model.block, x)
@@ -67,6 +72,7 @@ SAID = {
     "test_body": "max_kernels=1: 4 kernels; first: gemm fp32 nn mm (model.py:7 in block)",
     "test_raises": "TypeError: unsupported operand type(s) for @: 'NoneType' and 'Tensor'",
     "test_misuse": "torchprof.measure() takes a label, a text that is not empty; got 3 [fixture-misuse]",
+    "test_no_function": "torchprof() takes a function and its arguments; got 'block', which cannot be called [fixture-misuse]",
     "test_not_measured": "max_syncs=0: not measured: [needs-gpu]",
 }
 

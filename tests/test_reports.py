@@ -52,6 +52,33 @@ def test_the_json_report_has_a_result_per_measurement_also_when_tests_fail(run_t
     assert (unmeasured["status"], unmeasured["measured"]) == ("not measured", None)
 
 
+UNEVEN = """
+import itertools
+
+numbers = itertools.cycle([5, 6, 7, 8, 1])
+
+@pytest.mark.torchprof(device="cpu", max_kernels=2, steps=5, warmup=0)
+def test_uneven():
+    for _ in range(next(numbers)):
+        torch.sin(x)
+"""
+
+
+def test_the_table_and_the_page_say_the_number_of_the_verdict(run_tests, pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    result = run_tests(UNEVEN, "--torchprof-report=run.html", "--junit-xml=junit.xml")
+    judged = re.search(r"(\d) kernels in step \d of 5", result.stdout.str())
+    assert judged is not None
+    titles, row = (
+        next(line for line in result.stdout.lines if line.startswith(start)) for start in ("test ", "test_it.py::")
+    )
+    assert titles.split()[1] == "kernels"
+    assert row.split()[1] == judged[1] == "8"
+    cells = (pytester.path / "run.html").read_text().partition('<tr id="row-0"')[2].partition("</tr>")[0]
+    assert '<td data-v="8">8</td>' in cells
+    assert 'name="torchprof.kernels" value="8"' in (pytester.path / "junit.xml").read_text()
+
+
 def test_the_markdown_report_shows_failures_first_and_escapes_names(run_tests, pytester):
     run_tests(MIXED, "--torchprof-report=report.md")
     text = (pytester.path / "report.md").read_text()

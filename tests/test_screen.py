@@ -137,14 +137,43 @@ def test_kernels_that_only_their_full_names_tell_apart_are_numbered(tmp_path):
     *named, raw = rows()
     assert named == ["pointwise fill [1]", "pointwise fill [2]", "pointwise add"]
     assert raw.startswith("void at::native::vectorized_elementwise_kernel<2, ")
-    assert not [name for name in rows(everything=True) if "[" in name]
+    assert rows(everything=True)[:3] == named
 
 
 def test_names_are_cut_to_the_screen_and_whole_when_all_is_asked_for(tmp_path):
     told = judged(tmp_path, max_kernels=1)
-    assert max(len(line) for line in told(width=80).splitlines() if " x " in line) <= 80
+    for everything in (False, True):
+        rows = [line for line in told(width=80, everything=everything).splitlines() if " x " in line]
+        assert max(map(len, rows)) <= 80
     assert "x" * 200 not in told(width=80)
     assert "gemm_" + "x" * 200 in told(width=80, everything=True)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, None])
+def test_all_that_is_asked_for_holds_every_word_of_the_plain_text_and_the_whole_names(tmp_path, columns):
+    product = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k"
+    builder = TraceBuilder()
+    builder.step(0, 0, 2000)
+    builder.launched(product, 100, dur=50, op="aten::mm")
+    builder.launched("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >()", 400)
+    builder.launched(
+        "void a_kernel_of_ours_with_a_name(float*)", 700, op="ours::an_operator_with_a_name_as_long_as_this"
+    )
+    profile = load(builder.write(tmp_path / "t.json"))
+    verdicts = check_limits(profile, read_limits({"max_kernels": 1, "max_gpu_time": 0}))
+
+    def shown(*, everything):
+        screen = Screen.of_columns(columns, everything=everything)
+        return str(error_for(verdicts, profile, profile.why_missed, screen=screen))
+
+    whole = shown(everything=True)
+    assert product in whole
+    assert "ours::an_operator_with_a_name_as_long_as_this" in whole
+    if columns is None or columns >= 80:
+        assert "gemm bf16 tn sm90_xmma_128x128x64" in whole
+    assert {word for word in shown(everything=False).split() if "..." not in word} <= set(whole.split())
+    rows = [line for line in whole.splitlines() if " x " in line]
+    assert max(map(len, rows)) <= (columns or 100)
 
 
 def test_names_that_begin_alike_keep_their_ends(tmp_path):
@@ -158,6 +187,31 @@ def test_names_that_begin_alike_keep_their_ends(tmp_path):
     assert "norm_view_gelu_3 " in first
     assert "norm_view_sum_14 " in second
     assert "xxx... " in other
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("limits", [1, 2])
+def test_a_name_keeps_its_type_and_layout_whatever_rows_nobody_sees_and_operators_are_called(tmp_path, columns, limits):
+    builder = TraceBuilder()
+    builder.step(0, 0, 9000)
+    product = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k"
+    builder.launched(product, 100, dur=500, op="aten::mm")
+    builder.launched("void a_kernel_with_another_name(float*)", 700, dur=400, op="ours::an_operator_with_a_long_name")
+    for at in range(20):
+        builder.launched(f"void kernel_{at}_{'with_a_name_of_many_words_' * 3}(float*)", 1200 + 100 * at, dur=100 - at)
+    profile = load(builder.write(tmp_path / "t.json"))
+    verdicts = check_limits(profile, read_limits(dict([("max_gpu_time", 0), ("max_launches", 1)][:limits])))
+    lines = str(error_for(verdicts, profile, profile.why_missed, screen=Screen.of_columns(columns))).splitlines()
+    rows = [line for line in lines if " x " in line]
+    assert "gemm tf32 tn sm90_xmma_128x128x32 " in rows[0]
+    assert max(map(len, lines)) <= columns
+
+
+def test_with_little_room_a_place_keeps_its_file_and_the_name_before_it(shared_trace):
+    profile = load(shared_trace("h100_transformer_three_steps"))
+    verdicts = check_limits(profile, read_limits({"max_gpu_time": "1us", "max_kernels": 1}))
+    lines = str(error_for(verdicts, profile, profile.why_missed, screen=Screen.of_columns(80))).splitlines()
+    assert lines.count("      gemm tf32 tn sm90_xmma_128x128x32: torch_prof.py:36 and 1 more place") == 2
 
 
 @pytest.mark.parametrize("kernels", range(20, 26))

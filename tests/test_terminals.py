@@ -121,8 +121,8 @@ def too_wide(lines, columns):
     failures = failures[: next(at for at, line in enumerate(failures) if "short test summary" in line)]
     codes = [line for line in failures if re.search(r"\[[a-z]+-[a-z-]*$", line)]
     assert codes == [], "a code in brackets is broken"
-    # Paths and commands are copied whole; what tests consist of is shown as it stands there.
-    whole = re.compile(r'\S/\S|pytest "|^E +ValueError: ')
+    # A path alone on its line and commands are copied whole; what tests consist of is shown as it stands there.
+    whole = re.compile(r'^[ E]*\S+/\S+$|pytest "|^E +ValueError: ')
     written = {line.strip() for line in (TESTS + IN_RANKS).splitlines()}
     others = [line for line in failures if not whole.search(line) and line.removeprefix(">").strip() not in written]
     return [line for line in others if len(line) > columns]

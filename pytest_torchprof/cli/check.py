@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Verdict
+    from pytest_torchprof.limits.failure import Failure
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.reason import Reason
 
@@ -78,7 +79,9 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
     if arguments.json:
         write_json(verdicts, profile.why_missed)
         return _status(verdict.status for verdict in verdicts)
-    _write_verdicts(verdicts, arguments.top)
+    from pytest_torchprof.limits.failure import failure_of  # noqa: PLC0415  (programs that read JSON need none)
+
+    _write_verdicts(verdicts, failure_of(verdicts, profile, profile.why_missed), arguments.top)
     notes = []
     if orphans := profile.trace.orphans:
         notes.append(
@@ -98,6 +101,7 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
     """Judge each rank of a job, and the limits on all ranks together; for each limit the worst rank is shown."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.failure import Failure  # noqa: PLC0415
     from pytest_torchprof.limits.rank_limits import (  # noqa: PLC0415
         check_job,
         divided_among_ranks,
@@ -113,18 +117,21 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
 
     def look(profile: Profile, part: RankPart) -> None:
         verdicts_of[part.rank] = check_limits(profile, each)
-        if arguments.json:
-            for verdict in verdicts_of[part.rank]:
-                telling[part.rank, verdict.limit] = telling_of(verdict, profile.why_missed)
+        for verdict in verdicts_of[part.rank]:
+            telling[part.rank, verdict.limit] = telling_of(verdict, profile.why_missed)
 
     job = job_in(arguments.path, arguments.device, look, own_kernels=own_kernels)
     may_be_idle = limits.get("min_kernels") == 0
     verdicts = [*worst_of(verdicts_of), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
+    shown = {verdict.limit: verdict.on_ranks.first for verdict in verdicts if verdict.on_ranks is not None}
+    causes: dict[str, tuple[Finding, ...]] = {
+        limit: (finding,) for limit, rank in shown.items() if (finding := telling.get((rank, limit)))
+    }
     if arguments.json:
-        shown = {verdict.limit: verdict.on_ranks.first for verdict in verdicts if verdict.on_ranks is not None}
-        write_json(verdicts, lambda limit: [*filter(None, [telling.get((shown.get(limit, -1), limit))])])
+        write_json(verdicts, lambda limit: causes.get(limit, ()))
     else:
-        _write_verdicts(verdicts, arguments.top)
+        # Each rank has steps of its own.
+        _write_verdicts(verdicts, Failure(steps=0, causes=causes), arguments.top)
     return _status(verdict.status for verdict in verdicts)
 
 
@@ -155,26 +162,30 @@ def write_json(
     sys.stdout.write(json.dumps(verdicts_json(verdicts, reason, why)) + "\n")
 
 
-def _write_verdicts(verdicts: Iterable[Verdict], most: int) -> None:
+def _write_verdicts(verdicts: Sequence[Verdict], failure: Failure, most: int) -> None:
+    """Write what does not hold as a failed test shows it, and below it a line for each limit that holds."""
+    from pytest_torchprof.limits import HOLDS as HELD  # noqa: PLC0415
+    from pytest_torchprof.limits.failure_text import failure_text  # noqa: PLC0415
     from pytest_torchprof.limits.limit_line import limit_line  # noqa: PLC0415
-    from pytest_torchprof.text import and_more, broken, cut, printable_line  # noqa: PLC0415
+    from pytest_torchprof.limits.screen import Screen  # noqa: PLC0415
+    from pytest_torchprof.text import reason_line  # noqa: PLC0415
     from pytest_torchprof.text.tables import screen_columns  # noqa: PLC0415
 
     columns = screen_columns()
-    # On a narrow screen what was seen stands below its limit.
-    at = 14 if columns is None or columns >= _NARROW else 2
-
-    def show(line: str, hanging: int) -> None:
-        for part in broken(line, columns, hanging=hanging).split("\n"):
-            sys.stdout.write(f"{part if columns is None else cut(part, columns)}\n")
-
-    for verdict in verdicts:
-        show(f"{verdict.status:<14}{limit_line(verdict).lstrip()}", at)
-        lines = [line for fact in verdict.evidence for line in str(fact).split("\n")]
-        for line in lines[:most]:
-            show(f"{'':{at}}    {printable_line(line)}", at + 8)
-        if len(lines) > most:
-            show(f"{'':{at}}    ...{and_more(len(lines) - most)} (--top {len(lines)})", at + 6)
+    screen = Screen.of_columns(columns, rest="--top N", top=most)
+    held = [verdict for verdict in verdicts if verdict.status == HELD]
+    failed = [verdict for verdict in verdicts if verdict.status != HELD]
+    blocks = [failure_text(failed, failure, (), screen)] if failed else []
+    lines = []
+    for verdict in held:
+        # On a narrow screen what was seen stands below its limit.
+        at = 14 if columns is None or columns >= _NARROW else 2
+        lines += screen.broken(f"{verdict.status:<14}{limit_line(verdict).lstrip()}", hanging=at)
+        details = [line for fact in verdict.evidence for line in fact.lines]
+        lines += [part for line in details[:most] for part in screen.broken(f"{'':{at}}    {reason_line(line)}")]
+        lines += screen.left_out(len(details) - most, indent=at + 4)
+    blocks += ["\n".join(lines)] if lines else []
+    sys.stdout.write("\n\n".join(blocks) + "\n")
 
 
 def _status(statuses: Iterable[str]) -> int:

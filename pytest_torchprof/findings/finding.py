@@ -104,6 +104,11 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         return self.words(self.ACTION) or self.remedy
 
     @property
+    def subjects(self) -> frozenset[str]:
+        """The kernels and operators that it is about, as far as it names them."""
+        return frozenset()
+
+    @property
     def asks_for_stacks(self) -> bool:
         """Whether what to do about it first is to record Python functions."""
         return False
@@ -168,6 +173,10 @@ class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
     """What they are called, the longest time first, at most five names."""
     ops: tuple[str, ...]
     """The operators that launched them, in the same order, at most five."""
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset((*self.kernels, *self.ops))
 
     @property
     def longest(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.screen import INDENT
-from pytest_torchprof.text import and_more, cut, cut_apart, first_of, reason_line, show_us, width_of
+from pytest_torchprof.text import and_more, cut, cut_apart, first_of, path_from_here, reason_line, show_us, width_of
 from pytest_torchprof.text.tables import lined_up
 
 if TYPE_CHECKING:
@@ -22,7 +22,11 @@ MOST_WITH_PLACES = 18
 MOST_PLACES = 3
 """The most places of one row on a screen of limited size."""
 LONGEST_OPS = 28
-_LEAST_NAME = 16
+_LEAST_OPS = 20
+_LEAST_NAME, _LEAST_BESIDE_OPS = 16, 24
+_MOST_OPS = 3
+_BELOW = " " * (INDENT + 7)
+"""In front of what stands below a row, after its count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,9 @@ class Row:
     """A row of work as it is shown on a screen."""
 
     line: str
-    places: tuple[str, ...]
+    whole: tuple[str, ...] = ()
+    """The lines below it with its whole names, where all is asked for."""
+    places: tuple[str, ...] = ()
     """The lines below it that say where its work comes from; empty if that is shown on the same line."""
 
 
@@ -39,7 +45,7 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
     columns = [
         [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
         [row.note for row in rows],
-        [_ops(row, screen) for row in rows],
+        [_ops(row) for row in rows],
     ]
     used = [texts for texts in columns if any(texts)]
 
@@ -47,72 +53,91 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
         # The indent, "9999 x " and the blanks before each column take room too.
         return screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
 
-    if room_beside() < _LEAST_NAME and columns[-1] in used and len(used) > 1:
+    # What a name says matters more than who launched it.
+    longest = max((width_of(row.name) for row in rows if row.name != row.full), default=0)
+    room_for_ops = min(max(map(width_of, columns[-1]), default=0) + room_beside() - longest, LONGEST_OPS)
+    columns[-1][:] = [cut(ops, max(room_for_ops, _LEAST_OPS)) for ops in columns[-1]]
+    # Where all is asked for there is room for the operators below.
+    least = max(longest if screen.everything else min(longest, _LEAST_BESIDE_OPS), _LEAST_NAME)
+    if room_beside() < least and columns[-1] in used and len(used) > 1:
         used.remove(columns[-1])
     room = room_beside()
-    names = [_name(row, screen) for row in rows]
-    names = names if screen.everything else cut_apart(names, max(room, _LEAST_NAME))
+    names = cut_apart([row.name for row in rows], max(room, _LEAST_NAME))
     aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
     counts = [f"{' ' * INDENT}{row.count:>4} x " for row in rows]
     lines = map(add, counts, lined_up(list(zip(names, *used, strict=True)), aligns))
+    operators = columns[-1] if columns[-1] in used else [""] * len(rows)
+    wholes = [_whole(row, name, ops, screen) for row, name, ops in zip(rows, names, operators, strict=True)]
     beside = [row.places[0][1] if row.places else "" for row in rows]
     if all(len(row.places) <= 1 for row in rows):
         longer = [*map(add, counts, lined_up(list(zip(names, *used, beside, strict=True)), [*aligns, "left"]))]
         if max(map(width_of, longer), default=0) <= screen.width:
-            return {row: Row(line=line, places=()) for row, line in zip(rows, longer, strict=True)}
+            return {row: Row(line=line, whole=whole) for row, line, whole in zip(rows, longer, wholes, strict=True)}
     return {
-        row: Row(line=line, places=tuple(_places_below(row, caps, screen)))
-        for row, line in zip(rows, lines, strict=True)
+        row: Row(line=line, whole=whole, places=tuple(_places_below(row, caps, screen)))
+        for row, line, whole in zip(rows, lines, wholes, strict=True)
     }
+
+
+def _whole(row: WorkRow, name: str, ops: str, screen: Screen) -> tuple[str, ...]:
+    """Return lines with what the columns have no room for, if all is asked for."""
+    if not screen.everything:
+        return ()
+    all_ops = ", ".join(row.launched_by(row.name))
+    parts = [
+        *((row.name,) if name != row.name != row.full else ()),
+        *((row.full,) if row.full not in (name, ops) else ()),
+        *((all_ops,) if ops != all_ops else ()),
+    ]
+    return tuple(line for part in parts for line in screen.broken(f"{_BELOW}{part}"))
 
 
 def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
     everything = screen.everything or len(row.places) == MOST_PLACES + 1
     most = len(row.places) if everything else MOST_PLACES
     several = len(row.places) > 1
-    indent = " " * (INDENT + 7)
     places = [f"{count} x {place}" if several else place for count, place in row.places]
     left = [and_more(len(places) - most, "place").lstrip()]
-    lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{indent}{line}")]
+    lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{_BELOW}{line}")]
     if caps.rows is None or len(lines) < caps.rows:
         return lines
-    return screen.broken(f"{indent}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
+    return screen.broken(f"{_BELOW}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
 
 
-def _name(row: WorkRow, screen: Screen) -> str:
-    return row.full if screen.everything else row.name
-
-
-def _ops(row: WorkRow, screen: Screen) -> str:
-    operators = row.launched_by(_name(row, screen))
-    ops = ", ".join(operators if screen.everything else operators[:3])
-    return ops if screen.everything else cut(ops, LONGEST_OPS)
+def _ops(row: WorkRow) -> str:
+    return ", ".join(row.launched_by(row.name)[:_MOST_OPS])
 
 
 def detail_blocks(
-    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen
+    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None
 ) -> tuple[list[tuple[bool, list[str]]], list[list[str]]]:
     """Return the lines of each row and note, and the places of rows that are too many to have them below each.
 
-    Each group of lines has a flag that says whether it belongs to a row.
+    Each group of lines has a flag that says whether it belongs to a row. Columns are as wide as the first ``shown``
+    rows need, by default all.
     """
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
-    drawn = _drawn(rows, caps, screen)
+    # Names lose no room to rows that nobody sees.
+    drawn = _drawn(rows[:shown], caps, screen) | (_drawn(rows[shown:], caps, screen) if shown is not None else {})
     blocks: list[tuple[bool, list[str]]] = []
     for fact in evidence:
         if isinstance(fact, WorkRow):
-            blocks.append((True, [drawn[fact].line, *drawn[fact].places]))
+            blocks.append((True, [drawn[fact].line, *drawn[fact].whole, *drawn[fact].places]))
         else:
             blocks += [(False, screen.broken(f"{' ' * INDENT}{reason_line(line)}", caps.notes)) for line in fact.lines]
     below = any(row.places for row in drawn.values())
     if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
     of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
-    return of_rows, [screen.broken(_places_of(row, screen), caps.places) for row in rows if row.places]
+    return of_rows, [screen.broken(_places_of(row, caps, screen), caps.places) for row in rows if row.places]
 
 
-def _places_of(row: WorkRow, screen: Screen) -> str:
+def _places_of(row: WorkRow, caps: Caps, screen: Screen) -> str:
     """Return one line on where the work of a row comes from; on a terminal there is room for one place."""
     places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places]
     most = MOST_PLACES if screen.columns is None else 1
-    return f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"
+    line = f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"
+    if caps.places != 1 or row.line is None or width_of(line) <= screen.width:
+        return line
+    # In a single line there is room for the file, but not for the module.
+    return f"{' ' * INDENT}{row.name}: {path_from_here(row.line[0])}:{row.line[1]}{and_more(len(places) - 1, 'place')}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue.compiling import GraphBroke
+from pytest_torchprof.limits.causes import causes_of
 from pytest_torchprof.limits.drawn_rows import detail_blocks
 from pytest_torchprof.limits.evidence import GraphBreakLine, WorkRow
 from pytest_torchprof.limits.failure import Failure, failure_of
@@ -143,20 +144,23 @@ def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) ->
 def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
     """Return the places of the graph breaks that are named below a limit."""
     breaks = [fact.file_line for fact in verdict.evidence if isinstance(fact, GraphBreakLine)]
-    return breaks + [finding.source for finding in why(verdict.limit) if isinstance(finding, GraphBroke)]
+    return breaks + [finding.source for finding in causes_of(verdict, why) if isinstance(finding, GraphBroke)]
 
 
 def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> _Section:
     """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
     blocks, places = detail_blocks(evidence, caps, screen)
-    rows = _fitting_rows([lines for is_row, lines in blocks if is_row], caps)[: screen.top]
+    rows = _fitting_rows(blocks, caps, screen)
+    if len(rows) < sum(is_row for is_row, _ in blocks):
+        blocks, places = detail_blocks(evidence, caps, screen, len(rows))
+        rows = _fitting_rows(blocks, caps, screen)
     notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
     first = [lines for is_row, lines in blocks if is_row][:1]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
     of_rows, of_notes = iter(rows), iter(notes)
     details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
-    findings = why(verdict.limit) if verdict.status == MISSED else ()
+    findings = causes_of(verdict, why) if verdict.status == MISSED else ()
     whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     reasons = [screen.broken(line, caps.reasons) for line in whys]
     lines = [
@@ -169,11 +173,13 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     return _Section(lines, left)
 
 
-def _fitting_rows(rows: Sequence[list[str]], caps: Caps) -> list[list[str]]:
+def _fitting_rows(blocks: Sequence[tuple[bool, list[str]]], caps: Caps, screen: Screen) -> list[list[str]]:
     """Return as many rows as fit with their places, and one more without if no other is left."""
+    rows = [lines for is_row, lines in blocks if is_row]
     first = [lines[: caps.rows] if caps.rows else lines for lines in rows[:1]]
     shown = fitting([*first, *rows[1:]], caps.rows, counts_one=caps.sums_up)
-    return [*shown, rows[-1][:1]] if len(rows) == len(shown) + 1 and not caps.sums_up else shown
+    shown = [*shown, rows[-1][:1]] if len(rows) == len(shown) + 1 and not caps.sums_up else shown
+    return shown[: screen.top]
 
 
 def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict]:

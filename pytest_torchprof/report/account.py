@@ -133,13 +133,13 @@ class Kept(Struct, frozen=True, kw_only=True):
     """The repeat with stacks."""
 
     def lines(self, columns: int | None) -> str:
-        """Return the lines below a failure, each begun by the end of the line above."""
+        """Return the lines below a failure, each begun by the end of the line above; a path may need one of its own."""
         rule = f"  rule: {', '.join(self.rules)}; exceptions are listed in {self.allow_file}"
         shown = (
             f"  test: {self.test}" if self.test else "",
             broken(rule, columns) if self.rules else "",
-            f"  recording: {self.recording}" if self.recording else "",
-            f"  with source lines: {self.with_lines}" if self.with_lines else "",
+            broken("  recording: ", columns, command=self.recording) if self.recording else "",
+            broken("  with source lines: ", columns, command=self.with_lines) if self.with_lines else "",
         )
         return "".join(f"\n{line}" for line in shown if line)
 

@@ -182,12 +182,13 @@ def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
     """Return what to do next: about the first finding, to see it, and to keep it from coming back.
 
-    Of a recording that is not measured: about that.
+    Of a recording that is not measured: about that. What is for information alone is first where nothing else is found.
     """
     if not analysis.trace.path:
         return ""
     path = printable(shlex.quote(path_from_here(analysis.trace.path)))
-    first = next((finding for finding in findings if finding.severity != "information"), None)
+    matters = [finding for finding in findings if finding.severity != "information"]
+    first = next(iter(matters or [finding for finding in findings if finding.remedy]), None)
     costly = next((finding for finding in findings if finding.severity == "warning"), None)
     lines = [] if first is None else [f"{first.title}: {first.remedy}" if first.remedy else first.title]
     if (reason := analysis.doubt or analysis.kernels_unknown) is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.account import LimitsNotHeld
+from pytest_torchprof.report.json_report import reported_value
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
@@ -108,7 +109,7 @@ def properties(result: Result) -> list[tuple[str, str]]:
     values = {
         "outcome": result.outcome,
         "baseline": result.baseline,
-        **{number.name: getattr(result.summary, number.name, None) for number in TABLE if number.headline},
+        **{number.name: reported_value(result, number) for number in TABLE if number.headline},
         "time_us": result.time and result.time.median_us,
         "against_time": result.against_time and result.against_time.words,
         "recording": result.recording,

@@ -344,13 +344,17 @@ CALLS: Final = (
 
 
 def _number(key: str, title: str, *, page: str = "", leaves: int) -> RowColumn:
-    """Return the column of a number: the median over the steps."""
+    """Return the column of a number, as verdicts name it: of the worst step where the code decides it."""
+
+    def of(row: Any, _: Among) -> float | None:
+        return None if row.summary is None else row.summary.decisive(BY_NAME[key])
+
     return RowColumn(
         key=key,
         unit="count",
-        of=lambda row, _: getattr(row.summary, key, None),
+        of=of,
         title=title,
-        show=lambda row, _: BY_NAME[key].show(getattr(row.summary, key, None)),
+        show=lambda row, among: BY_NAME[key].show(of(row, among)),
         leaves=leaves,
         page=page or title,
     )

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 JUDGED: Final = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED, Outcome.WARNED})
 """The outcomes of measurements whose numbers stand in a history."""
-_OF_WORST: Final = ("count", "bytes")
 
 
 def render(run: RunResults) -> str:
@@ -50,10 +49,7 @@ def without_point(value: Any) -> Any:
 
 def reported_value(result: Result, number: Number) -> float | None:
     """Return a number of a measurement: counts and sizes of the worst step, which are gated; others as the median."""
-    if result.summary is None:
-        return None
-    value: float | None = getattr(result.summary.worst if number.unit in _OF_WORST else result.summary, number.name)
-    return value
+    return None if result.summary is None else result.summary.decisive(number)
 
 
 FORMATS = {".json": render}

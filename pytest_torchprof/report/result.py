@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.kernel import LaunchedKernel
 
 
 NOTHING_COMPARED: Final = (None, BaselineState.NEW, BaselineState.UNKNOWN)
 """The states of measurements without anything to compare them with."""
+_OF_WORST: Final = ("count", "bytes")
 _WRITING: Final = (BaselineState.WRITTEN, BaselineState.LEFT_TO_RANK_0, BaselineState.NOT_WRITTEN)
 
 
@@ -40,7 +42,13 @@ class Summary(Numbers, frozen=True, kw_only=True):
     """The numbers of a measurement: medians over the steps."""
 
     worst: Numbers = Numbers()
-    """The same numbers, each of its worst step."""
+    """The same numbers, each of its worst step; empty in reports of earlier versions."""
+
+    def decisive(self, number: Number) -> float | None:
+        """Return a number as verdicts name it: counts and sizes of the worst step, others as the median."""
+        median: float | None = getattr(self, number.name)
+        worst: float | None = getattr(self.worst, number.name)
+        return median if worst is None or number.unit not in _OF_WORST else worst
 
 
 def summary_of(median: Numbers, worst: Numbers) -> Summary:

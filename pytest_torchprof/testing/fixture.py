@@ -19,6 +19,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.testing.measured_calls import measure_function, measured_calls
 from pytest_torchprof.testing.ranks.place import Ranks
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -70,6 +71,12 @@ class Torchprof:
 
         Raises NotMeasured if the recording cannot be believed after three attempts.
         """
+        if not callable(function):
+            given = printable_line(repr(function), 60)
+            message = f"torchprof() takes a function and its arguments; got {given}, which cannot be called"
+            problem = TorchprofError(message, Code.FIXTURE_MISUSE)
+            self._run.refuse(None, "torchprof()", problem)
+            raise problem
         with self._run.taking(self._run.start(None, {})) as asked:
             if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
                 raise self._run.put(asked.refused(reason)).error

@@ -263,6 +263,10 @@ class HiddenCopy(Finding, frozen=True, kw_only=True, tag="hidden-copy"):
     """The products."""
 
     @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset(self.ops)
+
+    @property
     def moved(self) -> str:
         """How much is copied, where it is known."""
         return self.words(self._MOVED) if self.bytes else ""
@@ -317,6 +321,10 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     """Whether torch's own fallback computes it."""
 
     @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset((*self.kernels, *self.ops))
+
+    @property
     def how(self) -> str:
         """Who computes it, where that says why."""
         return self._MATH if self.by_math else ""
@@ -328,6 +336,10 @@ class WrittenOut(OfKernels, frozen=True, kw_only=True, tag="written-out"):
     chain: tuple[str, ...]
     """The operators of the first one, in the order of their launch."""
     kernel_share: float
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        return frozenset((*self.kernels, *self.ops, *self.chain))
 
     @property
     def each(self) -> int:

@@ -97,6 +97,11 @@ class Measured:
         """Return the median over the steps of one of the numbers; None where it is not known."""
         return _known(getattr(self.result.summary, name, None)) if self._knows(name) else None
 
+    def decisive(self, name: str) -> float | None:
+        """Return one of the numbers as verdicts name it; None where it is not known."""
+        summary = self.result.summary
+        return _known(summary.decisive(BY_NAME[name])) if summary is not None and self._knows(name) else None
+
     def worst(self, name: str) -> float | None:
         """Return the worst step's value of one of the numbers; None where it is not known."""
         summary = self.result.summary

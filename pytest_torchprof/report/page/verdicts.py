@@ -85,7 +85,7 @@ def _bodies(rows: Sequence[str]) -> str:
 
 def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ...]:
     """Return the columns that are not empty; the last one is the comparison with the other side or the run's own."""
-    known = [number.name for number in SHOWN if any(measured.number(number.name) is not None for measured in several)]
+    known = [number.name for number in SHOWN if any(measured.decisive(number.name) is not None for measured in several)]
     known += [
         key for key, column in _FACTS.items() if any(column.value(measured.result, Among()) for measured in several)
     ]
@@ -126,9 +126,9 @@ def _cell(measured: Measured, name: str) -> str:
 
 
 def _number_cell(measured: Measured, name: str) -> str:
-    value = measured.number(name)
+    value = measured.decisive(name)
     number = next(shown for shown in SHOWN if shown.name == name)
     shown = text(number.show(value))
-    if measured.before is not None and (was := measured.before.number(name)) is not None and was != value:
+    if measured.before is not None and (was := measured.before.decisive(name)) is not None and was != value:
         shown = f'<span class="was">{text(number.show(was))} &rarr;</span> {shown}'
     return f'<td data-v="{"" if value is None else f"{value:g}"}">{shown}</td>'
