@@ -89,7 +89,7 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
     text = "\n".join(line[indent:] for line in ours)
     kind, in_columns = type(excinfo.value), excinfo.value.in_columns
     name = f"{kind.__module__}.{kind.__qualname__}:"
-    if in_columns is not None and text.startswith(name):
+    if callable(in_columns) and text.startswith(name):
         # Lines that were broken for another room would be broken twice.
         text = f"{name} {in_columns(room)}"
     if len(name) > room:
