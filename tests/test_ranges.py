@@ -462,7 +462,7 @@ def test_the_command_judges_ranges(tmp_path, capsys):
     assert main(["check", path, "--limit", 'ranges={"decode": {"max_kernels": 1}}']) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert 'holds max_syncs=0 in "decode" 0 blocking calls' in out
-    assert 'missed max_kernels=1 in "decode" 2 kernels in occurrence 1 of 2, model.py:212' in out
+    assert 'max_kernels=1 in "decode" 2 kernels in occurrence 1 of 2, model.py:212' in out
 
 
 @pytest.mark.parametrize(

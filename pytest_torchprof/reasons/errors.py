@@ -12,6 +12,8 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
@@ -34,8 +36,8 @@ class TorchprofError(Exception):
     in_one_line: str | None = None
     """What one line says, as pytest's short summary has it; None: the first line of the text."""
 
-    in_columns: object = None
-    """What returns the whole text for a terminal of so many columns; None where it is the same for all."""
+    in_columns: Callable[[int], str] | None = None
+    """Returns the whole text for a terminal of so many columns; None where it is the same for all."""
 
     def __init__(self, text: str = "", code: str | None = None) -> None:
         """Make the error; ``code`` where it differs from that of the class."""

@@ -60,11 +60,12 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     if _is_ours_alone(excinfo):
         setattr(report, BRIEF, [problem.brief, problem.brief])
         return
-    whole, problem.args = problem.args, (problem.brief,)
+    whole, in_columns = problem.args, problem.in_columns
+    problem.args, problem.in_columns = (problem.brief,), None
     shown = item.repr_failure(excinfo)
     _break_lines(shown, excinfo, item)
     setattr(report, BRIEF, [str(shown), problem.brief])
-    problem.args = whole
+    problem.args, problem.in_columns = whole, in_columns
 
 
 _WHOLE = re.compile(r"\S/\S|\w:\d|pytest ")
@@ -89,7 +90,7 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
     text = "\n".join(line[indent:] for line in ours)
     kind, in_columns = type(excinfo.value), excinfo.value.in_columns
     name = f"{kind.__module__}.{kind.__qualname__}:"
-    if callable(in_columns) and text.startswith(name):
+    if in_columns is not None and text.startswith(name):
         # Lines that were broken for another room would be broken twice.
         text = f"{name} {in_columns(room)}"
     if len(name) > room:

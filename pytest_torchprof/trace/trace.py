@@ -25,6 +25,8 @@ from pytest_torchprof.trace.metadata import Adoption, Environment, Metadata
 from pytest_torchprof.trace.occupancy import occupancies
 
 _COMPILING = " (dynamo_timed)"
+_MOST_DIGITS = 6
+"""No machine has a million devices; Python converts no number of thousands of digits."""
 # CUDA graph trees time the recording of a graph, which is part of running the model, like a phase of compilation
 # (torch/_inductor/cudagraph_trees.py, dynamo_timed_cudagraph).
 _RECORDING_A_GRAPH = ("CUDAGraphNode.", "CUDAWarmupNode.", "cudagraphify.")
@@ -209,7 +211,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.metadata is None:
             return range(count)
         measured = str(self.metadata.device).partition(":")[2]
-        if count == 1 and self.device_kind.has_launches and measured.isdecimal():
+        if count == 1 and self.device_kind.has_launches and measured.isdecimal() and len(measured) < _MOST_DIGITS:
             # The sentinel's kernels ran on the measured device, so it is this one.
             return [int(measured)]
         used = self.metadata.devices_used or ()
