@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -60,8 +61,8 @@ def test_a_child_that_recorded_nothing_of_the_gpu_that_there_is_is_not_measured(
     result.assert_outcomes(failed=1)
     # torch 2.11 records calls of the runtime all the same.
     launches = "launches and no GPU operation" in result.stdout.str()
-    told = "*launches and no GPU operation*" if launches else "*no launch, and *record it with ProfilerActivity.CUDA*"
-    result.stdout.fnmatch_lines([f"*not measured: {told}"])
+    told = "launches and no GPU operation" if launches else "no launch, and .*record it with ProfilerActivity.CUDA"
+    assert re.search(f"not measured: .*{told}", " ".join(result.stdout.str().split()))
 
 
 def test_nor_is_one_that_saw_no_gpu_on_a_machine_that_has_one(run_tests):
