@@ -11,6 +11,7 @@ import pytest
 from builder import TraceBuilder
 from conftest import SHARED_TRACES
 from msgspec.structs import replace
+from raw_events import union
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
@@ -55,17 +56,6 @@ def occupied(trace, window, gpu_ops):
     return spans
 
 
-def joined(spans):
-    """Return spans in order, those that touch or overlap as one."""
-    found = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        else:
-            found.append((start, end))
-    return found
-
-
 def window_of(trace):
     ends = [step.end_ns for step in trace.steps] + [*trace.gpu.end]
     return trace.steps[0].start_ns, max(ends)
@@ -79,7 +69,7 @@ def check_idled(trace, headline):
         for name, start, end in zip(trace.overheads.name, trace.overheads.start, trace.overheads.end, strict=True)
         if trace.names[name] in PROFILERS_OWN and end > window[0] and start < window[1]
     ]
-    busy = {device: joined([*each, *own]) for device, each in busy.items()}
+    busy = {device: union([*each, *own]) for device, each in busy.items()}
     spans = [[(window[0], window[0]), *each, (window[1], window[1])] for each in busy.values()]
     gaps = [after[0] - before[1] for each in spans for before, after in pairwise(each)]
     length = window[1] - window[0]
@@ -100,7 +90,7 @@ def check_idled(trace, headline):
     if headline.recaptured_from_us:
         assert headline.recaptured_us >= 0.5 * headline.share * headline.window_us
         assert {trace.names[trace.ops.name[i]] for i in recapturing(trace, headline)} == {*headline.recaptured_in}
-    assert headline.late_us == pytest.approx(waited_for_launches(trace, joined(own), window))
+    assert headline.late_us == pytest.approx(waited_for_launches(trace, union(own), window))
     if headline.is_last:
         assert end == window[1]
     else:

@@ -33,7 +33,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.text import counted, number_alike, printable, reason_line
+from pytest_torchprof.text import and_more, counted, number_alike, printable, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -160,6 +160,8 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
     of_rows, of_notes = iter(rows), iter(notes)
     details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
+    shown = fitting(places, caps.places, counts_one=True)
+    without = "" if caps.sums_up else and_more(min(len(places), len(rows)) - len(shown), "place")
     findings = causes_of(verdict, why) if verdict.status == MISSED else ()
     whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     reasons = [screen.broken(line, caps.reasons) for line in whys]
@@ -167,7 +169,8 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
         *screen.broken(limit_line(verdict, screen.columns), caps.seen, hanging=INDENT),
         *chain.from_iterable(details),
         *([] if caps.sums_up else screen.left_out(left, indent=INDENT + 3)),
-        *chain.from_iterable(fitting(places, caps.places, counts_one=True)),
+        *chain.from_iterable(shown),
+        *([f"{' ' * INDENT}{without.lstrip()}"] if without else []),
         *chain.from_iterable(fitting(reasons, caps.reasons, counts_one=True)),
     ]
     return _Section(lines, left)
