@@ -95,7 +95,7 @@ FIRST_STEP = Threshold(
 FIRST_STEP_US = Threshold(
     "first_step_us",
     1000.0,
-    "in a warm process the first operators under a profiler take some 0.1 to 0.4 ms longer than later ones (seen on an "
+    "in a warm process the first operators under a profiler take up to 0.6 ms longer than later ones (seen beside an "
     "H200); what is loaded or made once takes milliseconds",
 )
 FUNCTION_US = Threshold(
