@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _pytest.config import get_config
+from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.cli import COMMANDS, parser_of
 from pytest_torchprof.cli.schema import SCHEMAS
 from pytest_torchprof.report import reporters
 from pytest_torchprof.text import plural
-from pytest_torchprof.trace import caches, captured_graphs, metadata
+from pytest_torchprof.trace import caches, captured_graphs, compile_evidence, metadata
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
@@ -183,21 +184,20 @@ def _classes() -> Iterator[str]:
     """Yield a section for each object of the key, in the order in which they contain each other."""
     written = [
         node
-        for module in (caches, captured_graphs, metadata)
+        for module in (caches, captured_graphs, compile_evidence, metadata)
         for node in ast.parse(Path(module.__file__).read_text()).body
+        if isinstance(node, ast.ClassDef) and _is_struct(getattr(module, node.name))
     ]
-    found = {node.name: node for node in written if isinstance(node, ast.ClassDef) and _is_struct(node)}
-    for name in reversed(found):
-        node = found[name]
+    for node in reversed(written):
         told = (ast.get_docstring(node) or "").split("\n\n")
-        yield f"### {name}\n"
+        yield f"### {node.name}\n"
         yield "\n\n".join(" ".join(part.split()).replace("``", "`") for part in told) + "\n"
         yield from _table(("entry", "type", ""), _fields(node.body))
         yield ""
 
 
-def _is_struct(node: ast.ClassDef) -> bool:
-    return any(isinstance(base, ast.Name) and base.id in {"Struct", "ShownFields"} for base in node.bases)
+def _is_struct(kind: type) -> bool:
+    return issubclass(kind, Struct)
 
 
 def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:

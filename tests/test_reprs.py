@@ -10,7 +10,7 @@ import torch
 from conftest import SHARED_TRACES
 
 import pytest_torchprof
-from pytest_torchprof.trace.metadata import GraphBreak, Recompile
+from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 
 pytestmark = pytest.mark.any_torch
 

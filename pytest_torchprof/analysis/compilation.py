@@ -25,7 +25,7 @@ from pytest_torchprof.reasons.compiling import (
 from pytest_torchprof.reasons.uncompiled import NeverUsed, NoneFits
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import ShownFields, at_line, bracketed
-from pytest_torchprof.trace.metadata import GraphBreak, Recompile
+from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled
     from pytest_torchprof.trace import Span, Trace
     from pytest_torchprof.trace.caches import CompileCaches
-    from pytest_torchprof.trace.metadata import CompileEvidence, InductorGraph
+    from pytest_torchprof.trace.compile_evidence import CompileEvidence, InductorGraph
 
 
 FX_GRAPH = "## Call CompiledFxGraph "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.metadata import GeneratedKernel, InductorGraph, SourceLine
+    from pytest_torchprof.trace.compile_evidence import GeneratedKernel, InductorGraph, SourceLine
 
 
 def operator_name(op: str) -> str:

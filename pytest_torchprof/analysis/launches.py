@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.metadata import GeneratedKernel
+    from pytest_torchprof.trace.compile_evidence import GeneratedKernel
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
 REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")

@@ -22,15 +22,15 @@ from pytest_torchprof.devices.range_names import PLUGIN
 from pytest_torchprof.text import and_more, counted
 from pytest_torchprof.text.reprs import at_line, bracketed
 from pytest_torchprof.trace.columns import ABSENT
+from pytest_torchprof.trace.compile_evidence import SourceLine
 from pytest_torchprof.trace.links import Nesting
-from pytest_torchprof.trace.metadata import SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.metadata import SourceLine
+    from pytest_torchprof.trace.compile_evidence import SourceLine
 
 MARK = "[line] "
 """The beginning of a mark's name in a recording, among the frames; then a frame's name, a comma and the modules."""

@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.cut_replays import Cut
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Span, Trace
-    from pytest_torchprof.trace.metadata import CompileEvidence, Metadata
+    from pytest_torchprof.trace.compile_evidence import CompileEvidence
+    from pytest_torchprof.trace.metadata import Metadata
 
 _CUT_NS = 2000
 _LOGS = ("ERROR", "WARNING", "INFO")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.caches import CacheUse, CacheUses
-    from pytest_torchprof.trace.metadata import CompileEvidence
+    from pytest_torchprof.trace.compile_evidence import CompileEvidence
 
 # By this beginning of its name torch's own cache is recognised as generated code, which is not the user's.
 _FOLDERS: Final = {"TORCHINDUCTOR_CACHE_DIR": "torchinductor_code", "TRITON_CACHE_DIR": "triton"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import observers, torch_compile
 from pytest_torchprof.capture.torch_compile import CodeLine
-from pytest_torchprof.trace.metadata import GraphBreak
+from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

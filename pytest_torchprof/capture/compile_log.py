@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.capture.compile_history import caller_of, compile_history, is_torchs_own, short_reason
-from pytest_torchprof.trace.metadata import Recompile
+from pytest_torchprof.trace.compile_evidence import Recompile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
     from pytest_torchprof.capture.torch_compile import Attempt, CodeLine
-    from pytest_torchprof.trace.metadata import GraphBreak
+    from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

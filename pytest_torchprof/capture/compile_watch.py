@@ -26,7 +26,7 @@ from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.reasons.compiling import BegunUnseen, GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
 from pytest_torchprof.reasons.uncompiled import SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CompileCaches
-from pytest_torchprof.trace.metadata import CompileEvidence, CudaGraphSkips, Untold
+from pytest_torchprof.trace.compile_evidence import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled
     from pytest_torchprof.trace.caches import CacheUses
-    from pytest_torchprof.trace.metadata import GraphBreak
+    from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

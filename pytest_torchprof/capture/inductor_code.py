@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import GEMM_OPS
-from pytest_torchprof.trace.metadata import GeneratedKernel, OperatorCall, SourceLine
+from pytest_torchprof.trace.compile_evidence import GeneratedKernel, OperatorCall, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

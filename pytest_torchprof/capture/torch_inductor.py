@@ -19,7 +19,7 @@ from pytest_torchprof.capture.inductor_code import CompiledLines, Sources, read_
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
 from pytest_torchprof.capture.torch_compile import compiled_codes, considered_codes
 from pytest_torchprof.recording.corrections import operator_of
-from pytest_torchprof.trace.metadata import InductorGraph
+from pytest_torchprof.trace.compile_evidence import InductorGraph
 
 
 def _is_loaded(file: str) -> bool:

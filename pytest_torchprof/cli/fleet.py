@@ -241,7 +241,7 @@ def _drive(
 
 def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: int) -> int:
     """Say what a run has come to; return the exit status."""
-    from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.summary import summed  # noqa: PLC0415
     from pytest_torchprof.fleet.summary_text import Examples, summary_lines  # noqa: PLC0415
 
     shown, records = Examples(), folder.known(note)

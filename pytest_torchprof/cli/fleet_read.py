@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.fleet.folder import FleetSummary, FrozenList
+    from pytest_torchprof.fleet.folder import FrozenList
+    from pytest_torchprof.fleet.summary import FleetSummary
 
 _PAGE: Final = ".html"
 _ROWS: Final = ".jsonl"

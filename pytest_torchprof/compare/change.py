@@ -9,7 +9,7 @@ from msgspec import Struct
 from pytest_torchprof.analysis.source_lines import Origin  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.baseline.entry import KernelRecord  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.trace.metadata import GraphBreak  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.trace.compile_evidence import GraphBreak  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

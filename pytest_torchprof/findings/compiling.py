@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.trace.metadata import GraphBreak, Recompile
+    from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 
 GUARDS = Threshold("share", 0.1, "a tenth of the CPU's time on finding out which code to run is worth larger pieces")
 _GUARDING = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue", "Pregraph bytecode")

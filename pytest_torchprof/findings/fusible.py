@@ -7,7 +7,7 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.findings.catalogue.kernels import (
+from pytest_torchprof.findings.catalogue.fusible import (
     LayoutConversion,
     OptimizerOfSingleTensors,
     UnfusedAttention,

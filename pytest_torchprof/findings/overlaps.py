@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.catalogue.costs import CopyKernels, CostlyChildren, Hotspot, ManySmallCalls
-from pytest_torchprof.findings.catalogue.kernels import LayoutConversion
+from pytest_torchprof.findings.catalogue.fusible import LayoutConversion
 from pytest_torchprof.findings.catalogue.waiting import LaunchGaps
 from pytest_torchprof.findings.finding import WORTH_TELLING, OfKernels
 from pytest_torchprof.findings.fusible import chains_to_fuse, launched_by_optimizer, outside_optimizer, saved_us

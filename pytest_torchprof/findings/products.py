@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
 from pytest_torchprof.analysis.parts import copy_direction
-from pytest_torchprof.findings.catalogue.kernels import (
+from pytest_torchprof.findings.catalogue.products import (
     Fp32Products,
     HiddenCopy,
     MisalignedProducts,

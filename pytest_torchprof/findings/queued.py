@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.analysis.gpu_time import KERNEL_WAIT_NS
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
+from pytest_torchprof.findings.catalogue.queued import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.findings.places import range_around, source_of_times

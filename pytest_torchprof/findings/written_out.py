@@ -6,7 +6,7 @@ from operator import contains
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.steps import once
-from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm, UnfusedRotary
+from pytest_torchprof.findings.catalogue.fusible import UnfusedNorm, UnfusedRotary
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import KernelFacts, evidence
 from pytest_torchprof.findings.finding import (
@@ -70,7 +70,7 @@ def _unfused_rotary(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 
 
 class _WrittenOut(KernelFacts):
-    """The facts of a part that is written operator by operator; see `catalogue.kernels.WrittenOut`."""
+    """The facts of a part that is written operator by operator; see `catalogue.fusible.WrittenOut`."""
 
     chain: tuple[str, ...]
     kernel_share: float

@@ -1,39 +1,35 @@
-"""The folder of a run: the list, the parts that any number of drivers add, and what they come to together."""
+"""The folder of a run: its list, the parts that any number of drivers add, and the files that sum them up."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import uuid
-from collections import Counter
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.bucket import Bucket
-from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, JobsSummary, jobs_summed, judged_job
+from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, judged
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.origin import ListOrigin  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.fleet.records import LinePlace, Records, places_in, read_line
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.sources import LIST, PARTS, SUMMARY, Listed, from_root
-from pytest_torchprof.limits import MISSED
+from pytest_torchprof.fleet.summary import FleetSummary, summed
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.system.remote.addresses import is_remote, without_local_protocol
-from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.system.replacing import creating, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_Kind = TypeVar("_Kind")
 SCHEMA: Final = 1
 _PART: Final = ".part.jsonl"
 RECORDS: Final = "records.jsonl"
@@ -59,49 +55,6 @@ class FrozenList(Struct, frozen=True, kw_only=True):
             question = question_of(file, self.rules, self.limits)
             whole = msgspec.json.encode((self.version, file, question), order="deterministic")
             yield FileTask(key=hashlib.sha256(whole).hexdigest()[:32], file=file, question=question)
-
-
-class FleetSummary(Struct, frozen=True, kw_only=True):
-    """The results of all files in numbers: the same for the same list, however it was judged."""
-
-    schema: int = SCHEMA
-    version: str
-    listed: int
-    judged: int
-    not_measured: int
-    quarantined: int
-    hold: int
-    """Judged by limits, all of which hold."""
-    missed: int
-    without_limits: int
-    """Judged, and nothing was asked of them: figures and findings."""
-    limits_missed: dict[str, int]
-    """In how many files each limit was missed."""
-    findings: dict[str, int]
-    """How many files have each finding."""
-    not_measured_because: dict[str, int]
-    """By code."""
-    quarantined_because: dict[str, int]
-    jobs: JobsSummary = JobsSummary()
-    """Those whose ranks are among the files."""
-
-
-class _LinePlace(Struct, frozen=True, array_like=True):
-    """Where a record lies."""
-
-    is_quarantined: bool
-    part: str
-    at: int
-    length: int
-
-
-class _KeyInLine(Struct, frozen=True):
-    key: str
-    quarantined: dict[str, Any] | None = None
-
-
-class _PartInLine(Struct, frozen=True):
-    part: RankPart | None = None
 
 
 class FleetFolder(Struct, frozen=True):
@@ -140,8 +93,8 @@ class FleetFolder(Struct, frozen=True):
                 # Another command may have been first.
                 self.bucket.fetch(LIST, self.path / LIST)
             elif frozen is not None:
-                with suppress(FileExistsError):
-                    _write_once(self.path / LIST, msgspec.json.encode(frozen))
+                with suppress(FileExistsError), creating(self.path / LIST) as unfinished:
+                    unfinished.write_bytes(msgspec.json.encode(frozen))
             return self.frozen()
 
     def frozen(self) -> FrozenList:
@@ -172,11 +125,11 @@ class FleetFolder(Struct, frozen=True):
         """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
         if self.bucket is not None:
             self._copy_parts(self.bucket)
-        places: dict[str, _LinePlace] = {}
+        places: dict[str, LinePlace] = {}
         for part in (self.path / PARTS / name for name in self.parts()):
             try:
                 with part.open("rb") as file:
-                    own = list(_places(part.name, file))
+                    own = list(places_in(part.name, file))
             except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
                 note(f"{part}: cannot be read, and its files are judged again: {problem}")
                 continue
@@ -198,9 +151,9 @@ class FleetFolder(Struct, frozen=True):
                     with replacing(part) as unfinished:
                         bucket.fetch(f"{PARTS}/{name}", unfinished)
 
-    def _rank(self, place: _LinePlace) -> tuple[bool, int, bytes]:
+    def _rank(self, place: LinePlace) -> tuple[bool, int, bytes]:
         with (self.path / PARTS / place.part).open("rb") as file:
-            return place.is_quarantined, -retry_of(place.part), _read(file, place)
+            return place.is_quarantined, -retry_of(place.part), read_line(file, place)
 
     def sum_up(
         self,
@@ -269,154 +222,3 @@ class _Written:
                 "same command goes on from there."
             )
             raise TorchprofError(text, Code.REPORT_NOT_WRITTEN) from None
-
-
-class Records(Struct, frozen=True, kw_only=True):
-    """Where the records of a run lie."""
-
-    path: Path
-    places: dict[str, _LinePlace]
-
-    def each(
-        self, keys: Iterable[str], see: Callable[[FileRecord], None], copied: BinaryIO | None = None
-    ) -> Iterator[FileRecord]:
-        """Yield the records of these keys, after ``see`` was called with each; their lines are ``copied`` to a file."""
-        for line in self.lines(keys):
-            if copied is not None:
-                copied.write(line + b"\n")
-            record = self.decoded(line, FileRecord)
-            see(record)
-            yield record
-
-    def parts(self, keys: Iterable[str]) -> Iterator[RankPart]:
-        """Yield what the files of these keys have kept of their ranks."""
-        for line in self.lines(keys):
-            part = self.decoded(line, _PartInLine).part
-            if part is not None:
-                yield part
-
-    def decoded(self, line: bytes, kind: type[_Kind]) -> _Kind:
-        """Return a record; TorchprofError for one that was damaged, although it still is JSON."""
-        try:
-            return msgspec.json.decode(line, type=kind)
-        except msgspec.DecodeError as problem:
-            part = self.path / self.places[msgspec.json.decode(line, type=_KeyInLine).key].part
-            text = f"{part}: a record in it cannot be read: {problem}."
-            remedy = "Remove this part, and torchprof fleet run judges its files again."
-            raise TorchprofError(f"{text} {remedy}", Code.BAD_RECORD) from None
-
-    def lines(self, keys: Iterable[str]) -> Iterator[bytes]:
-        """Yield the records of these keys, encoded."""
-        opened: dict[str, BinaryIO] = {}
-        with ExitStack() as stack:
-            for key in keys:
-                place = self.places[key]
-                if place.part not in opened:
-                    if len(opened) >= _MOST_OPEN:
-                        stack.close()
-                        opened.clear()
-                    opened[place.part] = stack.enter_context((self.path / place.part).open("rb"))
-                yield _read(opened[place.part], place)
-
-
-_MOST_OPEN: Final = 200
-
-
-class FleetTally:
-    """Counts what records come to, one after the other."""
-
-    def __init__(self, version: str) -> None:
-        self.version = version
-        self._outcomes: Counter[str] = Counter()
-        self._missed: Counter[str] = Counter()
-        self._findings: Counter[str] = Counter()
-        self._unmeasured: Counter[str] = Counter()
-        self._apart: Counter[str] = Counter()
-
-    def see(self, record: FileRecord) -> None:
-        """Count a record."""
-        result = record.result
-        if result is None:
-            self._apart[_code(record.quarantined.code if record.quarantined else None)] += 1
-            return
-        self._outcomes[result.outcome] += 1
-        self._missed.update({verdict.limit for verdict in result.limits if verdict.status == MISSED})
-        self._findings.update({finding.code for finding in result.findings})
-        if result.outcome is Outcome.NOT_MEASURED:
-            self._unmeasured[_code(result.reason.code if result.reason else None)] += 1
-
-    def summary(self) -> FleetSummary:
-        """Return the summary of the records that were counted."""
-        judged = [self._outcomes[outcome] for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.RECORDED)]
-        return FleetSummary(
-            version=self.version,
-            listed=self._outcomes.total() + self._apart.total(),
-            judged=sum(judged),
-            not_measured=self._outcomes[Outcome.NOT_MEASURED],
-            quarantined=self._apart.total(),
-            hold=judged[0],
-            missed=judged[1],
-            without_limits=judged[2],
-            limits_missed=dict(sorted(self._missed.items())),
-            findings=dict(sorted(self._findings.items())),
-            not_measured_because=dict(sorted(self._unmeasured.items())),
-            quarantined_because=dict(sorted(self._apart.items())),
-        )
-
-
-def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
-    """Return the summary of records, which are read once."""
-    tally = FleetTally(version)
-    for record in records:
-        tally.see(record)
-    return tally.summary()
-
-
-def judged(
-    jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO | None = None
-) -> JobsSummary:
-    """Judge the jobs one after the other, call ``see`` with each, and return their summary."""
-    outcomes: Counter[Outcome] = Counter()
-    for name, files in jobs.each():
-        record = judged_job(name, files, records.parts(file.key for file in files))
-        if copied is not None:
-            copied.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
-        outcomes[record.outcome] += 1
-        see(record)
-    return jobs_summed(outcomes)
-
-
-def _code(code: str | None) -> str:
-    return str(code or Code.NOT_MEASURED)
-
-
-def _places(part: str, file: BinaryIO) -> Iterator[tuple[str, _LinePlace]]:
-    at = 0
-    for line in file:
-        own = msgspec.json.decode(line, type=_KeyInLine)
-        yield own.key, _LinePlace(own.quarantined is not None, part, at, len(line))
-        at += len(line)
-
-
-def _read(file: BinaryIO, place: _LinePlace) -> bytes:
-    file.seek(place.at)
-    return file.read(place.length).rstrip(b"\n")
-
-
-def _write_once(path: Path, content: bytes) -> None:
-    """Write a file that appears whole; FileExistsError where another process was first."""
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            # Not even a power cut leaves a name without the content.
-            os.fsync(file.fileno())
-        try:
-            os.link(unfinished, path)
-        except FileExistsError:
-            raise
-        except OSError:  # A file system without hard links: whoever comes last is the one whose list all read.
-            unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

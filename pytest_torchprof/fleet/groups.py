@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
-from pytest_torchprof.fleet.folder import FleetTally
 from pytest_torchprof.fleet.report import FindingRow, GroupRow, OtherStructure, Quantiles, opening
 from pytest_torchprof.fleet.rows import NUMBERS, USUAL
+from pytest_torchprof.fleet.summary import FleetTally
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:

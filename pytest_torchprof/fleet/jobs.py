@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.analysis.joining import joined
@@ -19,10 +20,11 @@ from pytest_torchprof.reasons.errors import TorchprofError, reason_of
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.ranks import Job, RankPart
     from pytest_torchprof.fleet.judging import FileRecord, FileTask
+    from pytest_torchprof.fleet.records import Records
     from pytest_torchprof.limits import Asked
 
 
@@ -177,6 +179,20 @@ def _verdicts(job: Job, questions: Sequence[Question]) -> tuple[Verdict, ...]:
         verdicts += [verdict for verdict in own if verdict not in verdicts]
     is_asked = any(asked_of(question)[1] for question in questions)
     return (*verdicts, *(missing_ranks(job) if is_asked else ()))
+
+
+def judged(
+    jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO | None = None
+) -> JobsSummary:
+    """Judge the jobs one after the other, call ``see`` with each, and return their summary."""
+    outcomes: Counter[Outcome] = Counter()
+    for name, files in jobs.each():
+        record = judged_job(name, files, records.parts(file.key for file in files))
+        if copied is not None:
+            copied.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+        outcomes[record.outcome] += 1
+        see(record)
+    return jobs_summed(outcomes)
 
 
 def jobs_summed(outcomes: Counter[Outcome]) -> JobsSummary:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_torchprof.fleet.folder import FleetTally, judged
 from pytest_torchprof.fleet.groups import Alike, FileGroup, FindingOfFiles, group_rows
-from pytest_torchprof.fleet.jobs import GatheredJobs, JobsSummary
+from pytest_torchprof.fleet.jobs import GatheredJobs, JobsSummary, judged
 from pytest_torchprof.fleet.names import names_of
 from pytest_torchprof.fleet.report import FleetReport, JobRow, NotJudged, WorstFile, opening
 from pytest_torchprof.fleet.rows import USUAL, missed_limits, value_of
+from pytest_torchprof.fleet.summary import FleetTally
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.report.outcome import Outcome
@@ -20,9 +20,10 @@ from pytest_torchprof.report.outcome import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.fleet.folder import FrozenList, Records
+    from pytest_torchprof.fleet.folder import FrozenList
     from pytest_torchprof.fleet.jobs import JobRecord
     from pytest_torchprof.fleet.judging import FileRecord
+    from pytest_torchprof.fleet.records import Records
     from pytest_torchprof.report.result import Result
 
 

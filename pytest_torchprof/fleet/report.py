@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pytest_torchprof.fleet.folder import FleetSummary  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.fleet.summary import FleetSummary  # noqa: TC001  (the type of a field, which msgspec looks up)
 
 SCHEMA: Final = 1
 

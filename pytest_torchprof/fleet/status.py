@@ -13,7 +13,8 @@ from pytest_torchprof.report.outcome import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.fleet.folder import FleetFolder, Records
+    from pytest_torchprof.fleet.folder import FleetFolder
+    from pytest_torchprof.fleet.records import Records
 
 SCHEMA: Final = 1
 _SHARD: Final = re.compile(r"shard\d+of(\d+)-")

@@ -16,9 +16,10 @@ from pytest_torchprof.text import and_more, counted, first_of, printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary
+    from pytest_torchprof.fleet.folder import FleetFolder
     from pytest_torchprof.fleet.jobs import JobRecord
     from pytest_torchprof.fleet.judging import FileRecord
+    from pytest_torchprof.fleet.summary import FleetSummary
 
 _MOST_SHOWN: Final = 5
 """How many files of each kind are named."""

@@ -13,9 +13,9 @@ from pytest_torchprof.text.tables import Column, headed, table_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_torchprof.fleet.folder import FleetSummary
     from pytest_torchprof.fleet.report import FleetReport, GroupRow, NotJudged, WorstFile
     from pytest_torchprof.fleet.status import FleetStatus
+    from pytest_torchprof.fleet.summary import FleetSummary
 
 LONGEST: Final = 500
 """The most characters of a line that holds what others have written."""

@@ -9,8 +9,8 @@ from msgspec import Struct
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.text import show_us
 from pytest_torchprof.text.reprs import bracketed
+from pytest_torchprof.trace.compile_evidence import GeneratedKernel
 from pytest_torchprof.trace.graph_annotations import Annotation
-from pytest_torchprof.trace.metadata import GeneratedKernel
 
 
 def launcher_text(op: str | None, *, in_graph: bool) -> str | None:

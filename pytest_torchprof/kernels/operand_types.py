@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.operands import Launch
-    from pytest_torchprof.trace.metadata import GeneratedKernel
+    from pytest_torchprof.trace.compile_evidence import GeneratedKernel
 
 STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.reasons.reason import Reason
-    from pytest_torchprof.trace.metadata import GraphBreak, Recompile
+    from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)
     Others = tuple[tuple[str, int], ...]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.reasons.reason import Reason
-    from pytest_torchprof.trace.metadata import GraphBreak, Recompile
+    from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)
 

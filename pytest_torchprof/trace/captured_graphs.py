@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
-
-Count = Annotated[int, Meta(ge=0)]
+from pytest_torchprof.trace.caches import Count  # noqa: TC001 - msgspec reads the annotations
 
 
 class CapturedRange(Struct, frozen=True, kw_only=True, omit_defaults=True):

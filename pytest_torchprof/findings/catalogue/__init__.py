@@ -13,8 +13,11 @@ from msgspec import ValidationError, convert
 from pytest_torchprof.findings.catalogue import (  # noqa: F401 - their rows
     compiling,
     costs,
+    fusible,
     graphs,
     kernels,
+    products,
+    queued,
     ranks,
     recordings,
     silence,
