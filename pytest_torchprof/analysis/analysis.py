@@ -18,10 +18,10 @@ from pytest_torchprof.analysis.efficiency import Efficiency, efficiency_of
 from pytest_torchprof.analysis.gpu_work import GpuWork
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import AllAttributes, Numbers
+from pytest_torchprof.analysis.origin import Places
 from pytest_torchprof.analysis.parts import Part
 from pytest_torchprof.analysis.ranges import parts_within
 from pytest_torchprof.analysis.ranks import InJob, Job
-from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.range_names import step_name

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.origin import Origin, Places, Work, in_code
 from pytest_torchprof.analysis.part_order import kernels_in_order
-from pytest_torchprof.analysis.source_lines import Origin, Places, Work, in_code
 from pytest_torchprof.analysis.waits import blocking_calls
 
 if TYPE_CHECKING:

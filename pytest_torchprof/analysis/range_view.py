@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis
 from pytest_torchprof.analysis.annotated_ranges import replays_annotated
+from pytest_torchprof.analysis.origin import Origin, Places
 from pytest_torchprof.analysis.ranges import Occurrence, occurrences
-from pytest_torchprof.analysis.source_lines import Origin, Places
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import RepeatEnteredOtherwise

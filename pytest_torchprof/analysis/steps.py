@@ -10,9 +10,9 @@ from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.launch_places import places_of
 from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import Numbers, StepAttributes
+from pytest_torchprof.analysis.origin import Places
 from pytest_torchprof.analysis.part_order import order_of
 from pytest_torchprof.analysis.parts import Part
-from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.source_lines import Origin  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.analysis.origin import Origin  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.baseline.entry import KernelRecord  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.trace.compile_evidence import GraphBreak  # noqa: TC001 - msgspec reads the annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.source_lines import Origin
+    from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.baseline import Entry, KernelRecord
     from pytest_torchprof.compare.change import Change

@@ -24,7 +24,7 @@ from pytest_torchprof.text import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.source_lines import Origin
+    from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.baseline.entry import KernelRecord
     from pytest_torchprof.compare.change import Change, Kind, LostFusion, OtherEnvironment, Undecided
 

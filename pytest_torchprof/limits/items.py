@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.source_lines import Origin, Work
+    from pytest_torchprof.analysis.origin import Origin, Work
     from pytest_torchprof.analysis.steps import StepProfile
 
 

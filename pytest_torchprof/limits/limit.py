@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.source_lines import Origin, Places
+    from pytest_torchprof.analysis.origin import Origin, Places
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.reasons.reason import Reason

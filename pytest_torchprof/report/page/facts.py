@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.source_lines import Origin
+    from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.kernels.names import KernelName
 
 _LONGEST = 400
