@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from itertools import chain
-from typing import TYPE_CHECKING, Final
-
-from msgspec.structs import asdict
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
-from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.limits import ClocksLocked
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
 from pytest_torchprof.report.bars import share_lines
+from pytest_torchprof.report.efficiency_text import describe_efficiency
+from pytest_torchprof.report.findings_text import (
+    FIRST_FINDINGS,
+    describe_window,
+    first_findings,
+    list_findings,
+    what_to_do,
+    where_lines_come_from,
+)
 from pytest_torchprof.text import (
     WIDTH,
     and_more,
     counted,
     cut_inside,
-    path_from_here,
     printable,
-    printable_line,
-    show_rate,
     show_share,
     show_us,
     width_of,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.numbers import Number
-    from pytest_torchprof.analysis.step_time import SilentTime
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.findings import Finding, Rule
@@ -68,19 +68,9 @@ def _number_column(number: Number, leaves: int, device: DeviceKind) -> Column:
     return Column(title, lambda step: number.show(getattr(step.numbers, number.name)), leaves=leaves)
 
 
-_ROLES = {"cpu": "operators, annotations and Python", "runtime": "runtime calls"}
-"""The names of the parts of a step's time."""
-_MOST_GAPS = 5
-_WORTH = 0.01
-"""The share of a step's time below which a part is not listed: there is nothing to gain."""
 _MOST_STEPS = 10
 _MOST_SHARES = 5
-_FIRST_FINDINGS = 3
 _WITH_STACKS = "recorded with Python functions, which inflates CPU times"
-_LONGEST = 80
-"""Columns of what is to be taken in at a glance, however wide the screen is."""
-_TO_DO: Final = {False: "What to do: ", True: "What to do first: "}
-"""By whether there is more than one finding."""
 
 
 def text(  # noqa: PLR0913 - the options of the command
@@ -111,9 +101,9 @@ def text(  # noqa: PLR0913 - the options of the command
             parts.append(rows_of(analysis, steps, by="collective", sort_by=None, top=top, width=width))
     if findings:
         looked_at = [
-            _describe_efficiency(analysis, width, bars),
-            _list_findings(analysis, standing, width),
-            _what_to_do(analysis, standing, width),
+            describe_efficiency(analysis, width, bars),
+            list_findings(analysis, standing, width),
+            what_to_do(analysis, standing, width),
         ]
         if len(steps) < len(analysis.steps):
             parts.append(f"of the whole recording, all its {len(analysis.steps)} steps:")
@@ -126,85 +116,11 @@ def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str
     headline = headline_of(analysis)
     if isinstance(headline, NotMeasuredHeadline):
         return "\n".join(wrapped(printable(headline.message), "", width=width))
-    first = [finding for finding in findings if finding.severity != "information"][:_FIRST_FINDINGS]
+    first = [finding for finding in findings if finding.severity != "information"][:FIRST_FINDINGS]
     lines = wrapped(printable(headline.message), "", width=width)
     if first:
-        lines += [*first_findings(first, len(findings), width), *_where_lines_come_from(analysis, first, width)]
+        lines += [*first_findings(first, len(findings), width), *where_lines_come_from(analysis, first, width)]
     return "\n".join(lines)
-
-
-def first_findings(findings: Sequence[Finding], count: int, width: int) -> list[str]:
-    """Return the first of so many findings below a headline, and what to do about the very first; no line for none."""
-    first = findings[:_FIRST_FINDINGS]
-    if not first:
-        return []
-    listed = [*map(_in_the_list, first), _and_below(count - len(first))]
-    entries = (wrapped(printable(entry), "    ", first="  ", width=width) for entry in listed if entry)
-    return ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first, width)]
-
-
-def _in_the_list(finding: Finding) -> str:
-    """Return what a finding is called, what it may cost, and where it is: the rest stands behind all the tables."""
-    costs = f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else ""
-    return f"{finding.title}{costs}{finding.at}"
-
-
-def _where_lines_come_from(analysis: Analysis, first: Sequence[Finding], width: int) -> list[str]:
-    """Return how to get the lines of the user's code, where the recording has none and none of these asks for them."""
-    if len(analysis.trace.frames) or any(finding.source or finding.asks_for_stacks for finding in first):
-        return []
-    if analysis.trace.metadata is not None:
-        way = 'record=["stacks"]'
-    elif len(analysis.trace.ops):
-        way = "profile(with_stack=True)"
-    else:
-        # Without the CPU's activities torch takes no stacks.
-        way = "profile(with_stack=True) with ProfilerActivity.CPU among its activities"
-    return wrapped(f"Lines of your code are not recorded: {way} records them.", "", width=width)
-
-
-def _and_below(count: int) -> str:
-    return f"{and_more(count, 'finding').lstrip()} below" if count else ""
-
-
-def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
-    """Return what to do about what most stands out, in so many words as a line holds: the others stand at the end."""
-    first, to_do = findings[0], _TO_DO[len(findings) > 1]
-    if not first.remedy:
-        return []
-    room = min(width, _LONGEST) - len(to_do)
-    remedy = printable_line(first.remedy)
-    # A plugin's remedy has no other words for a line.
-    action = remedy if width_of(remedy) <= room else printable_line(first.action, ACTION_WIDTH)
-    return wrapped(printable(f"{to_do}{action}"), "", width=width)
-
-
-def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
-    """Return what to do next: about the first finding, to see it, and to keep it from coming back.
-
-    Of a recording that is not measured: about that. What is for information alone is first where nothing else is found.
-    """
-    if not analysis.trace.path:
-        return ""
-    path = printable(shlex.quote(path_from_here(analysis.trace.path)))
-    matters = [finding for finding in findings if finding.severity != "information"]
-    first = next(iter(matters or [finding for finding in findings if finding.remedy]), None)
-    costly = next((finding for finding in findings if finding.severity == "warning"), None)
-    lines = [] if first is None else [f"{first.title}: {first.remedy}" if first.remedy else first.title]
-    if (reason := analysis.doubt or analysis.kernels_unknown) is not None:
-        lines = [reason.action] if reason.action else lines
-        lines.append(f"torchprof explain {reason.code or Code.NOT_MEASURED} says more")
-        costly = None
-    lines.append(f"see it: torchprof report {path} -o page.html")
-    if costly is not None:
-        lines.append(f"keep it from coming back: torchprof check {path} --limit forbid={costly.code}")
-    return next_text(lines, width)
-
-
-def next_text(lines: Sequence[str], width: int) -> str:
-    """Return what to do next, a thing each, as the last lines of a text."""
-    parts = [part for line in lines for part in wrapped(printable(line), "    ", first="  ", width=width)]
-    return "\n".join(["next", *parts])
 
 
 def _describe_recording(analysis: Analysis, width: int, *, says_why_not: bool) -> str:
@@ -267,7 +183,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        line = f"{which} of {_describe_window(analysis)}; copies and fills do not count"
+        line = f"{which} of {describe_window(analysis)}; copies and fills do not count"
         if count := _kernels_of_no_step(analysis):
             does = "does" if count == 1 else "do"
             line += f"; {counted(count, 'kernel')} of no step that ran meanwhile {does} count, unlike in GPU busy"
@@ -330,88 +246,3 @@ def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) 
         rest = ordered[_MOST_SHARES:]
         ordered[_MOST_SHARES:] = [(and_more(len(rest)).lstrip(), sum(share for _, share in rest))]
     return share_lines(what, ordered, bars, width)
-
-
-def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> str:
-    """Return how the time of a step is spent, by kineto's priority, and how fast products and copies are."""
-    if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
-        return ""
-    efficiency = analysis.efficiency
-    total = efficiency.step_time.total
-    lines: list[str] = []
-    shared: list[str] = []
-    if spent := [(name, us) for name, us in asdict(efficiency.step_time).items() if us > 0.0005 * total]:
-        shares = [(_ROLES.get(name, name.replace("_", " ")), us / total) for name, us in spent]
-        steps = f"; the mean of {len(analysis.steps)}" if len(analysis.steps) > 1 else ""
-        what = f"of a step's time ({show_us(total)} until CPU and GPU are done{steps})"
-        shared = share_lines(what, shares, bars, width)
-    if efficiency.tensor_core_share is not None:
-        lines.append(
-            f"on tensor cores: {show_share(efficiency.tensor_core_share)} of the time of products and convolutions"
-        )
-    if efficiency.throughput.mfu is not None:
-        speed = efficiency.throughput
-        lines.append(f"{show_rate(speed.tflops)} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
-    known = [f"{row.direction} {show_rate(row.gb_per_s)} GB/s" for row in efficiency.copies if row.gb_per_s is not None]
-    if known:
-        lines.append(f"copies: {', '.join(known)}")
-    return "\n".join(
-        [
-            *shared,
-            *(part for line in lines for part in wrapped(printable(line), "  ", width=width)),
-            *(
-                [_draw_other(analysis, efficiency.other, total, width)]
-                if efficiency.other and efficiency.step_time.other >= _WORTH * total
-                else []
-            ),
-        ]
-    )
-
-
-def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float, width: int) -> str:
-    """Return the ranges of the CPU between which neither CPU nor GPU has an event."""
-    columns = (
-        Column("after", lambda row: printable(_name_beginning(row)), "left"),
-        Column(
-            "before",
-            lambda row: cut_inside(printable(row.before or "the step's end"), max((width - 30) // 2, 12)),
-            "left",
-        ),
-        Column("of step", lambda row: show_share(row.time_us / total_us)),
-        Column("gaps", lambda row: f"{row.count:,}", leaves=2),
-        Column("longest", lambda row: show_us(row.longest_us), leaves=1),
-    )
-    # A Python function is an event only where stacks were recorded.
-    python = "" if len(analysis.trace.frames) else ", such as Python, which is recorded with stacks only"
-    rest = sum(row.time_us for row in other[_MOST_GAPS:]) / total_us
-    left = f"... and {show_share(rest)} at {counted(len(other) - _MOST_GAPS, 'other place')} (--json)"
-    more = wrapped(left, "  ", width=width) if rest else []
-    heading = f"other: between these ranges on the CPU, with no event on CPU or GPU{python}"
-    return "\n".join([headed(other[:_MOST_GAPS], columns, heading, width=width), *more])
-
-
-def _name_beginning(row: SilentTime) -> str:
-    after = row.after or "the step's beginning"
-    return after if row.profiler is None else f"{row.profiler} (the profiler), {after}"
-
-
-def _describe_window(analysis: Analysis) -> str:
-    return f"{show_us(analysis.gpu_work.window_us)} from the first step's start until CPU and GPU are done"
-
-
-def _list_findings(analysis: Analysis, findings: Iterable[Finding], width: int) -> str:
-    lines = []
-    for finding in findings:
-        place = "" if finding.source is None else f"; see {printable(finding.source)}"
-        lines += wrapped(f"{finding.title}: {printable(finding.message)}{place}", "  ", first="- ", width=width)
-        if finding.remedy:
-            lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
-    if analysis.kernels_unknown is not None:
-        return "\n".join(
-            wrapped(f"what stands out is not known: {printable(str(analysis.kernels_unknown))}", "  ", width=width)
-        )
-    if not lines:
-        return "nothing stands out"
-    has_gpu_work = analysis.trace.device_kind.has_launches and len(analysis.trace.gpu)
-    window = f' ("of the time": of {_describe_window(analysis)})' if has_gpu_work else ""
-    return "\n".join([*wrapped(f"what stands out{window}", "  ", width=width), *lines])
