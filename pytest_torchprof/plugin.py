@@ -51,7 +51,7 @@ if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathl
 
 
 class _SameByAnotherName:
-    """What stands for this plugin under its other name, of its entry point or its module.
+    """The stand-in for this plugin under its other name: that of its entry point or that of its module.
 
     Who names it twice, by ``-p`` or in a conftest.py, means it once; pytest would end in a traceback of its own.
     """

@@ -41,7 +41,7 @@ LAST_LINES: Final = 30
 _OWN_SETTINGS: Final = "torchprof-against"
 _KEPT: Final = "kept from an earlier run"
 _FORM: Final = "facts of outcomes"
-"""What results of another form lack; they are not read, as if they were none."""
+"""The form in which results are kept: those of another form are ignored."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
 
 

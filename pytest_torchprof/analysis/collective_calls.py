@@ -47,7 +47,7 @@ class Communication:
         """Take the trace and its communication kernels."""
         self._trace, self._launching, self._kernels = trace, launching, kernels
         self.overlap: Final = Overlap(trace, launching, kernels)
-        """What the devices computed meanwhile."""
+        """When each device computed, which hides communication."""
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
@@ -74,7 +74,7 @@ class Communication:
         )
 
     def within(self, occurrences: Sequence[Occurrence]) -> tuple[StepCommunication, ...]:
-        """Return what was asked for inside each of these ranges together."""
+        """Return the communication inside each of these ranges."""
         of_op = {request.op: request for request in self._requests if request.op >= 0}
         of_kernel = {request.kernel: request for request in self._requests if request.op < 0}
         held = HeldOperators(self._trace, of_op)

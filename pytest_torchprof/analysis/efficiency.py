@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PRODUCTS = ("gemm", "conv")
 _COUNTED = ("gemm", "conv", "attention")
-"""What FLOPs are counted of: torch.utils.flop_counter knows products, convolutions and attention."""
+"""The families whose FLOPs are counted: those that torch.utils.flop_counter knows."""
 
 
 class Copies(ShownFields, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
 
     step_time: StepTime
     other: tuple[SilentTime, ...]
-    """What makes up ``step_time.other``, the longest first."""
+    """The parts of ``step_time.other``, the longest first."""
     tensor_core_share: float | None
     """Share of the time of products and convolutions that ran on tensor cores, where the kernels' names say so."""
     throughput: Throughput
@@ -173,7 +173,7 @@ TF32_FROM = 8
 """The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
 _WITH_TF32 = re.compile(r"ampere|hopper|tf32|sm_?(?:[89]|1[0-2])\d")
 _BEFORE_TF32 = re.compile(r"maxwell|volta|turing|sm_?[5-7]\d")
-"""What the names of kernels say of the GPUs that they were made for."""
+"""The GPU generations for which kernels were made, as their names show them."""
 
 
 _OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D", "SXM3"})
@@ -192,7 +192,7 @@ class Peak(Struct, frozen=True, kw_only=True):
     """The device's name has all words of one of these."""
     tflops: Mapping[str, float]
     gb_per_s: float | None = None
-    """What its memory delivers at most, in 1e9 bytes per second; None where no figures were found that agree."""
+    """The most that its memory delivers, in 1e9 bytes per second; None if the published figures disagree."""
     source: str
     """The page from which the figures are."""
 

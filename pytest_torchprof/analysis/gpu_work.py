@@ -151,7 +151,7 @@ class GpuWork:
         return KernelVariants(self.trace, self.launching, kernels)
 
     def operand_work(self, group: Group) -> OperandWork:
-        """Return what one of these kernels has to compute and to move, as far as its operands tell."""
+        """Return the FLOPs and bytes of one of these kernels, as far as its operands show them."""
         return self.variants.work.get((group.name, group.op, group.inputs), OperandWork())
 
     def may_be_measured(self, group: Group) -> bool:
@@ -171,7 +171,7 @@ class GpuWork:
 
     @cached_property
     def named(self) -> dict[int, KernelName]:
-        """What each kernel name says by itself."""
+        """The facts that each kernel's name shows by itself, by its index in ``Trace.names``."""
         return {name: self.launching.named(name) for name in self.by_name}
 
     def of_family(self, *families: str) -> list[Group]:
@@ -185,7 +185,7 @@ class GpuWork:
         return frozenset(name for name in self.by_name if only_lasts(parse(self.trace.names[name])))
 
     def decoded(self, group: Group) -> KernelName:
-        """Return what name and launch say together."""
+        """Return the facts that the name and the launch of these kernels show together."""
         return self.launching.decoded(group.members[0])
 
     def op_name(self, group: Group) -> str | None:
@@ -287,7 +287,7 @@ class GpuWork:
 
     @cached_property
     def profilers_own_events(self) -> list[int]:
-        """What the profiler did with its own buffers, by its index among the overheads."""
+        """The indices of the overheads in which the profiler handled its own buffers."""
         return where(self.trace.overheads.name, {i for i, name in enumerate(self.trace.names) if name in _OWN_BUFFERS})
 
     @cached_property
@@ -302,7 +302,7 @@ class GpuWork:
 
     @cached_property
     def set_up(self) -> SetUp:
-        """What is done once, inside the steps."""
+        """The work inside the steps that is done only once."""
         return SetUp(
             trace=self.trace,
             launching=self.launching,

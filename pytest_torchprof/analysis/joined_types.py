@@ -1,4 +1,4 @@
-"""Which types joined tensors may have: a recording tells none of a list, but what uses the result shows its own."""
+"""The types that joined tensors may have: a recording has none for a list, but the users of the result show theirs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class KernelRow(_Kernels, frozen=True, kw_only=True, eq=False):
     in_graph: bool = False
     """Whether the launch of a graph launched most of those that no operator did."""
     work: OperandWork = OperandWork()
-    """What all of these kernels had to compute and to move; a figure is None where it is not known of each."""
+    """The FLOPs and bytes of all these kernels; a figure is None unless it is known of each kernel."""
 
     @property
     def launcher(self) -> str | None:

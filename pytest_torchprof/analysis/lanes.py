@@ -29,7 +29,7 @@ class LaneKind(StrEnum):
     CALLS = "launches"
     """All calls of the runtime: launches, copies, waits."""
     PROFILER = "profiler"
-    """What the profiler and the driver did for themselves."""
+    """The overhead of the profiler and of the driver."""
     STREAM = "stream"
     COMMUNICATION = "communication"
     """Kernels of a stream that carry out collectives."""

@@ -58,7 +58,7 @@ class Launching:
         self._decoded_of: dict[int, KernelName] = {}
         self._of_any_size: dict[int, bool] = {}
         self.generated = GeneratedCode(trace)
-        """What Inductor's code says of its kernels."""
+        """The facts that Inductor's code holds about its kernels."""
         self._holds_code = bool(self.generated)
         self.refused: list[Reason] = []
         """Why questions had no answer, of all that were asked: a test that keeps that to itself does not pass."""
@@ -80,7 +80,7 @@ class Launching:
             raise self.refusal(not_measured(self.hidden))
 
     def refusal(self, problem: Refusal) -> Refusal:
-        """Return what is to be raised, and note it: whoever asked may catch it."""
+        """Return the error to raise, and keep its reason, since the caller may catch the error."""
         self.refused.append(reason_of(problem))
         return problem
 
@@ -157,7 +157,7 @@ class Launching:
         return self._inputs.operands(index)
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
-        """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
+        """Return the arguments beside the tensors as texts, in their positions; None if not recorded or kept."""
         return self._inputs.settings(index)
 
     def named(self, name: int) -> KernelName:
@@ -222,7 +222,7 @@ class Launching:
 
     @cached_property
     def _operators_with_masks(self) -> AbstractSet[int]:
-        """The operators that make indices of a mask: its type stands in a list of tensors, which tells none."""
+        """The operators that turn a mask into indices: the recording has no types of tensors in lists."""
         trace = self._trace
         makes = {i for i, name in enumerate(trace.names) if name == "aten::nonzero"}
         return {trace.nesting.parent[op] for op in where(trace.ops.name, makes)} if makes else set()
@@ -260,7 +260,7 @@ class Launching:
         return self._beside.doubted(decoded, self.chain(op))
 
     def _is_triton(self, kernel: str) -> bool | None:
-        """Return whether the recording says that Triton has made a kernel, None where it tells of none."""
+        """Return whether the recording says that Triton made a kernel; None if it lists no kernels of Triton's."""
         metadata = self._trace.metadata
         known = None if metadata is None else metadata.triton_kernels
         return None if known is None else kernel in known
@@ -314,7 +314,7 @@ class Launching:
         )
 
     def _operator_fields(self, op: int) -> dict[str, Any]:
-        """Return what a kernel has from the operator that it comes from, its name aside."""
+        """Return the fields that a kernel takes from its operator, apart from the operator's name."""
         dtypes, shapes, strides = self.inputs(op)
         return {
             "op_chain": self.chain(op),

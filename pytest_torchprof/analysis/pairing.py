@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 _PAIRWISE: Final = "send_recv"
 _UNEVEN_ALLOWED: Final = ("all_to_all", "barrier")
-"""What gives each rank a size of its own, or none."""
+"""Collectives whose message may have another size on each rank, or has none."""
 
 
 class Paired(NamedTuple):
@@ -76,7 +76,7 @@ def why_not_paired(collective: Collective, world_size: int) -> Gap | None:
 
 
 def _row_of(collective: Collective, part: RankPart) -> Hashable:
-    """Return what is in order on all ranks: one with an id or a number by itself, else those of its group in a step."""
+    """Return the key of collectives that all ranks call in one order: an id or number, or else group and step."""
     group = (collective.group.name, collective.group.ranks, collective.group.size)
     if collective.comms_id is not None:
         return collective.comms_id, collective.name, collective.sequence
@@ -157,7 +157,7 @@ def _unlike_ranks(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]
 
 
 def _size_of(collective: Collective) -> int | None:
-    """Return what has to be the same on all ranks."""
+    """Return the message's size in bytes, which must be the same on all ranks; None if it need not be."""
     return None if collective.name in _UNEVEN_ALLOWED else collective.message_bytes
 
 

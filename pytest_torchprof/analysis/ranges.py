@@ -88,7 +88,7 @@ class Inside:
         return at is not None and self._own.cover(captured.calls.thread[at], captured.calls.start[at])
 
     def part_of(self, part: Part, name: str) -> Part:
-        """Return what of a part is inside; a GPU operation without a recorded launch is where it ran itself."""
+        """Return the work of a part that lies inside; a GPU operation without a recorded launch counts where it ran."""
         trace, call_of = self._trace, self._trace.links.call_of
         gpu_start, op_start, op_thread = trace.gpu.start, trace.ops.start, trace.ops.thread
         return ListedPart(
@@ -153,7 +153,7 @@ class Within(Protocol):
 
 
 class Held(Protocol):
-    """What knows the work of occurrences."""
+    """An object that knows the work of occurrences."""
 
     @property
     def calls(self) -> Within:

@@ -60,7 +60,7 @@ def kernel_differences(
 
 
 def _more(mine: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:
-    """Return how many more kernels of a name the other runs, by types where both ranks tell them and they differ."""
+    """Return how many more kernels of a name the other rank runs, by type if both know the types and they differ."""
     together = sum(theirs.values()) - sum(mine.values())
     changed = {types: theirs.get(types, 0) - mine.get(types, 0) for types in {**mine, **theirs}}
     by_types = mine and theirs and "" not in changed

@@ -52,7 +52,7 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     collectives: tuple[Collective, ...]
     """The collectives of all steps; those that it had with other ranks have ``wait_us`` and ``transfer_us``."""
     offset_ns: int
-    """What is added to an instant of them to have it by the host's clock."""
+    """The nanoseconds to add to an instant of theirs to get the host's time."""
     steps: tuple[StepCommunication, ...]
     kernels: tuple[Mapping[str, Mapping[str, int]], ...] | None
     """How many kernels each step has: of each name, Triton's index left out, by the types that they work on.
@@ -160,7 +160,7 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
 
     @property
     def bus_gb_per_s(self) -> float | None:
-        """What the busiest link carried while nobody waited."""
+        """The rate of the busiest link while no rank waited, in 1e9 bytes per second."""
         factor = None if self.group.size is None else bus_factor(self.name, self.group.size)
         speed = self.algorithm_gb_per_s
         return None if factor is None or speed is None else factor * speed
@@ -239,7 +239,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def most_skew_us(self) -> float:
-        """What the median skew is at most, whatever that of the collectives is that are not matched."""
+        """An upper bound of the median skew, which allows for any skew of the collectives that could not be matched."""
         return middle([*(collective.skew_us for collective in self.collectives), *[math.inf] * self.unmatched])
 
     @cached_property
@@ -249,11 +249,11 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def kind(self) -> Kind:
-        """What the time in collectives is spent with."""
+        """Whether the time in collectives goes into waiting or into transfer."""
         return self.kind_of(self.collectives)
 
     def kind_of(self, collectives: Sequence[JoinedCollective]) -> Kind:
-        """Return what the time of these is spent with; of a few, or by clocks that do not fit, nothing is concluded."""
+        """Return whether their time goes into waiting or transfer; inconclusive for a few, or if clocks disagree."""
         share = wait_share(collectives)
         if share is None or not self._are_enough(collectives):
             return "inconclusive"

@@ -100,7 +100,7 @@ class SetUp:
 
     @cached_property
     def overheads(self) -> list[int]:
-        """What the driver did for itself of it."""
+        """The driver's own part of it, as indices of overheads."""
         return self._of(self.trace.overheads)
 
     def _of(self, part: Calls | Ranges) -> list[int]:
@@ -128,7 +128,7 @@ class SetUp:
 
     @cached_property
     def first_calls(self) -> list[Stretch]:
-        """What takes long when it is first done: a call to the driver, an allocation, an operator that launches.
+        """Calls that take long the first time: of the driver, of an allocation, of an operator that launches.
 
         Memory is mapped then, handles of libraries are made, code is loaded. For each kernel that an operator is the
         first to launch, it is called for the first time.

@@ -162,7 +162,7 @@ class Origins:
         return self._of_marks[name]
 
     def _context(self, frame: int) -> _Context:
-        """Return what a frame and those around it tell, each of them asked once."""
+        """Return the user's innermost frame and the module, from a frame and those around it; each is read once."""
         above = []
         while frame not in self._contexts:
             above.append(frame)

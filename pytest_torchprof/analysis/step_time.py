@@ -59,7 +59,7 @@ class SilentTime(Struct, frozen=True, kw_only=True):
     before: str | None
     """The one that begins next; None for the step's end."""
     profiler: str | None
-    """What the profiler did meanwhile with its own buffers, as far as the file says."""
+    """How the profiler handled its own buffers meanwhile; None if the file does not show it."""
     time_us: float
     """The mean over the steps, as all of the breakdown."""
     count: int

@@ -137,7 +137,7 @@ class StepProfile(HasViews, StepAttributes):
 
     @shared
     def order(self) -> object:
-        """What the step's threads did, each in its order; the same where code went the same way, as far as recorded."""
+        """What the threads of the step did, each in order: equal if the code took the same path, as far as recorded."""
         return order_of(self._trace, self.part)
 
     @cached_property

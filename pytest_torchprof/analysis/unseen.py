@@ -38,7 +38,7 @@ _OF_TORCH = re.compile(
     r"|Torch-Compiled Region.*|## Call CompiledFxGraph .*",
     re.DOTALL,
 )
-"""What torch's own operators and compiled code compute they do in operators that are known as kernels."""
+"""Names of torch's own operators and of compiled code, which compute inside operators that are known as kernels."""
 
 
 def work_without_events(trace: Trace) -> Reason | None:

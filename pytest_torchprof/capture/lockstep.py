@@ -18,7 +18,7 @@ from msgspec import convert, to_builtins
 
 from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.capture.reasons import first_line
+from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.capture.torch_store import connect, meeting_point
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.composed import OfRank
@@ -410,4 +410,4 @@ def _reaching_the_store() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise NotMeasured(RanksUnreachable(first_line(error))) from None
+        raise NotMeasured(RanksUnreachable(line_of_error(error))) from None

@@ -38,6 +38,7 @@ from pytest_torchprof.reasons.no_gpu import (
     NoGpuOfThese,
 )
 from pytest_torchprof.system.processes import run
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +97,7 @@ def _error_at_initializing() -> str | None:
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
-        return first_line(error)
+        return line_of_error(error)
     return None
 
 
@@ -112,7 +113,7 @@ def _driver_of_this_machine() -> GpuDriver | None:
 
 def of_device(device: str, error: BaseException) -> Reason:
     """Return why a device cannot be used, from the error that its use raised."""
-    message = first_line(error)
+    message = line_of_error(error)
     if "forked subprocess" in message:
         return Forked()
     if re.search(r"Error 802|system not yet initialized|cudaErrorSystemNotReady", str(error)):
@@ -123,18 +124,18 @@ def of_device(device: str, error: BaseException) -> Reason:
 
 def of_earlier_error(error: BaseException) -> Reason:
     """Return why nothing can be measured on the GPUs of a process after an error that lasts."""
-    return EarlierGpuError(first_line(error))
+    return EarlierGpuError(line_of_error(error))
 
 
 def of_ourselves(error: Exception) -> Reason:
     """Return the reason for an error that nobody foresaw, with enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return CaptureFailed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}", first_line(error))
+    return CaptureFailed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}", line_of_error(error))
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or its type if it has none; torch's texts may be a page long."""
-    line = next((line.strip(" .") for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def line_of_error(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type without one, cut off: torch's may be a page long."""
+    line = first_line(str(error)).strip(" .") or type(error).__name__
     # torch's question before the number of an unexpected error is meant for its own users.
     line = re.sub(r"^Unexpected error from .*?(?=Error \d+: )", "", line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

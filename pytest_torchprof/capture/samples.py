@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
-from pytest_torchprof.capture.reasons import first_line
+from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.reasons.capturing import CacheNotEmptied, CallTooLong, WorkGoesOn
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.trace.metadata import Batch, Timing
@@ -100,7 +100,7 @@ class Samples:
         try:
             flush = _cache_emptier(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
-            self.why_not = CacheNotEmptied(first_line(error))
+            self.why_not = CacheNotEmptied(line_of_error(error))
             return
         with self._device.disturbances() as disturbances:
             for _ in range(count):

@@ -250,7 +250,7 @@ class Session:
             finally:
                 _put_profile_function_back(self._profiled_by)
             if error is not None:
-                self.problem = GpuFailedAtStop(reasons.first_line(error))
+                self.problem = GpuFailedAtStop(reasons.line_of_error(error))
             elif torch_profiler.was_emptied(self._profiler):
                 self.problem = EventsTaken()
             self.exportable = self.problem is None

@@ -247,7 +247,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
     needs: tuple[Need, ...]
-    """What it reads; empty if that is in every recording, whichever the device and whatever was recorded of it."""
+    """The facts that it reads; empty if every recording has them, of any device and recorded in any way."""
     explains: Collection[str] = ()
     """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
 

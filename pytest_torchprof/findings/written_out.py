@@ -36,7 +36,7 @@ SAVED = Threshold("share", 0.02, "a fiftieth of the kernel time that fusing coul
 _SQUARES: Final = ("aten::pow", "aten::square", "aten::mul")
 _MEAN: Final = "aten::mean"
 _CORE: Final = (("aten::add", "aten::add_"), ("aten::rsqrt", "aten::rsqrt_"), ("aten::mul", "aten::mul_"))
-"""What follows the mean of the squares: the smallest number is added, and the root of it divides what was squared."""
+"""The operators that follow the mean of the squares: an epsilon is added, and the input divided by the root."""
 _CENTRES: Final = ("aten::sub", "aten::sub_")
 _CAST: Final = "aten::copy_"
 _WEIGHT: Final = ("aten::mul", "aten::mul_")

@@ -26,7 +26,7 @@ _OVERTIME: Final = (1, -14)
 
 
 class _Came(Struct, frozen=True):
-    """What comes back: a record has no cause."""
+    """The answer of the process: a record has no cause."""
 
     cause: Hindrance | None = None
     reason: AnyReason | None = None

@@ -128,4 +128,4 @@ def _unpack(file: Listed, copy: str | None, path: Path) -> None:
 
 
 _BROKEN: Final = tuple(kind for kind in DAMAGED if kind is not OSError)
-"""What zipfile raises of the archive itself."""
+"""The errors that zipfile raises for an archive that is damaged itself."""

@@ -1,4 +1,4 @@
-"""What a file of a fleet may take of the machine."""
+"""The bounds of what a file of a fleet may take of the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """What a file may take."""
+    """The time and the memory that a file may take."""
 
     memory_bytes: int
     timeout_s: float

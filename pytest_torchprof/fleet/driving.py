@@ -170,7 +170,7 @@ def together(tasks: Iterable[FileTask]) -> Iterator[Tasks]:
 
 
 def _problem(future: Future[Answers]) -> BaseException | None:
-    """Return what an engine says of a try whose process has died, or could not be reached."""
+    """Return the error of a try whose process has died or could not be reached; None if it succeeded."""
     return CancelledError("cancelled by the engine") if future.cancelled() else future.exception()
 
 

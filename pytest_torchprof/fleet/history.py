@@ -89,7 +89,7 @@ def _run_record(
 
 
 def _result(record: FileRecord, name: str) -> Result:
-    """Return what a file came to under its name; one that is quarantined was not measured."""
+    """Return the result of a file under its name; a quarantined file counts as not measured."""
     if record.result is None:
         return Result(nodeid=name, outcome=Outcome.NOT_MEASURED, reason=record.quarantined)
     # A test of which nothing but a measurement is asked has passed.

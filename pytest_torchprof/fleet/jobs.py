@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class JobsSummary(Struct, frozen=True, kw_only=True):
-    """What all jobs come to."""
+    """The results of all jobs in numbers."""
 
     listed: int = 0
     hold: int = 0
@@ -68,7 +68,7 @@ class RankFile(Struct, frozen=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job came to."""
+    """The result of a job."""
 
     job: JobName
     files: int
@@ -136,7 +136,7 @@ def _together(question: Question) -> tuple[Asked, ...]:
 
 
 def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPart]) -> JobRecord:
-    """Return what a job comes to, whose files have kept these ``parts``."""
+    """Return the result of a job whose files have kept these ``parts``."""
     questions = list({file.question.limits: file.question for file in files}.values())
     try:
         job = joined(parts)
@@ -171,7 +171,7 @@ def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPar
 
 
 def _verdicts(job: Job, questions: Sequence[Question]) -> tuple[Verdict, ...]:
-    """Return what the limits come to that are asked of any of its ranks; of missing ones nothing is known."""
+    """Return the verdicts on the limits that are asked of any of its ranks; not measured if ranks are missing."""
     verdicts: list[Verdict] = []
     for question in questions:
         may_be_idle = read_limit_texts(question.limits).get("min_kernels") == 0
@@ -196,7 +196,7 @@ def judged(
 
 
 def jobs_summed(outcomes: Counter[Outcome]) -> JobsSummary:
-    """Return what jobs come to that came out so."""
+    """Return the results of all jobs in numbers, given how many came out in which way."""
     return JobsSummary(
         listed=outcomes.total(),
         hold=outcomes[Outcome.PASSED],

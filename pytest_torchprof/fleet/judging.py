@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Verdict
 
 _FINAL: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
-"""What no other try makes better."""
+"""Errors that another try would meet again."""
 
 
 class FileTask(Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class FamilyTime(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a file: its result, or why it was not judged."""
+    """The record of a file: its result, or why it was not judged."""
 
     key: str
     url: str
@@ -72,7 +72,7 @@ class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None of a file that is quarantined."""
     families: tuple[FamilyTime, ...] = ()
     part: RankPart | None = None
-    """What its job is judged by, of a file that is one rank's of several."""
+    """The facts by which its job is judged; None unless the file is that of one rank of several."""
     quarantined: AnyReason | None = None
 
     @property
@@ -91,7 +91,7 @@ class Hindrance(StrEnum):
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What stood in the way of a file this time."""
+    """The problem for which a file could not be judged in this try."""
 
     cause: Hindrance
     reason: AnyReason | None = None
@@ -101,7 +101,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 Tasks = tuple[FileTask, ...]
 """Files that are given to a process together: a few small ones, or one."""
 Answers = list[bytes | Trouble]
-"""What they came to, in their order: records, encoded; fewer, of which the last is Trouble, where the process ended."""
+"""Their records, encoded, in their order; fewer, and a Trouble as the last, if the process ended early."""
 
 
 def judge(task: FileTask) -> bytes | Trouble:
@@ -193,7 +193,7 @@ def _judged(task: FileTask) -> FileRecord:
 
 
 def _part(profile: Profile, file: Listed) -> RankPart | None:
-    """Return what is kept of a recording of one of several ranks."""
+    """Return the facts of one rank's recording that its job is judged by; None unless there are several ranks."""
     _, size = rank_and_size(profile.trace) or (0, 1)
     return replace(part_of(profile), path=file.name) if size > 1 else None
 

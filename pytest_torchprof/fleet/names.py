@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.sources import Listed
 
 TEST = "test"
-"""What a manifest calls a file in histories."""
+"""The manifest's key for a file's name in histories."""
 MODEL = "model"
-"""What a manifest says of a file's model."""
+"""The manifest's key for a file's model."""
 
 
 def names_of(files: Sequence[Listed], sources: Iterable[str]) -> dict[tuple[str, str | None], str]:

@@ -17,7 +17,7 @@ _EACH_S: Final = 0.2
 _EACH_IN_LOG_S: Final = 60.0
 _BAR: Final = 20
 _OPENING_BYTES: Final = 64 << 10
-"""What a file takes besides its content, as so many bytes: of small ones it is most of the time."""
+"""The fixed cost of a file, expressed as bytes of content: for small files it is most of the time."""
 _ERASE: Final = "\r\x1b[K"
 
 

@@ -1,4 +1,4 @@
-"""What all records of a run tell together, as data."""
+"""The report on all records of a run, as data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     """The files that have one thing in common."""
 
     value: str | None
-    """What they have in common; None: it is not known of them."""
+    """The value that they have in common; None if it is not known."""
     listed: int
     judged: int
     hold: int
@@ -70,7 +70,7 @@ class OtherStructure(Struct, frozen=True, kw_only=True):
     group: int
     """How many files the group has."""
     command: str
-    """What shows how it differs."""
+    """The command that shows how it differs."""
 
 
 class WorstFile(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class WorstFile(Struct, frozen=True, kw_only=True):
     """The code of the finding by which most time could be saved; None where there is none."""
     saves_us: float
     command: str
-    """What opens it."""
+    """The command that opens it."""
 
 
 class NotJudged(Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class JobRow(Struct, frozen=True, kw_only=True):
 
 
 class FleetReport(Struct, frozen=True, kw_only=True):
-    """What all records of a run tell together."""
+    """The facts that all records of a run show together."""
 
     schema: int = SCHEMA
     left: int

@@ -52,7 +52,7 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     changed: int | None = None
     """When the file, or the archive, was changed last, in nanoseconds; None of an address."""
     etag: str | None = None
-    """What its store calls this version of it; None of a path, and where the store does not say."""
+    """The store's name for this version of it; None for a path, and if the store gives none."""
     metadata: dict[str, str] = {}
     """What else a manifest says about it."""
 
@@ -68,7 +68,7 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def path(self) -> str:
-        """What opens a file of this machine."""
+        """The path by which this machine opens the file."""
         return self.url if self.path_hex is None else os.fsdecode(bytes.fromhex(self.path_hex))
 
     @property
@@ -133,7 +133,7 @@ class PassedOver(Struct, frozen=True):
 
 
 def passed_over(sources: Iterable[str], apart_from: str | Path) -> PassedOver:
-    """Return what is not looked into of folders that are sources, beside the folder of the run itself."""
+    """Return what is passed over in the folders that are sources, apart from the folder of the run itself."""
     archives = links = runs = 0
     itself = address_of(str(apart_from))
     for source in sources:

@@ -61,7 +61,7 @@ class _OutcomeInLine(Struct, frozen=True):
 
 
 def writer_of(which: int, among: int) -> str:
-    """Return what the parts of a shard begin with; empty for the only one."""
+    """Return how the names of a shard's parts begin; empty if there is only one shard."""
     return "" if among == 1 else f"shard{which}of{among}"
 
 

@@ -322,7 +322,7 @@ class WorstRank(Evidence, frozen=True):
     rank: int
     ranks: int
     seen: tuple[AnySeen, ...] = ()
-    """What was seen there; empty where this is that rank."""
+    """The facts that were seen there; empty if this is that rank."""
     in_step: StepTitle | str | None = None
     reason: AnyReason | None = None
     """Why it is not measured there."""

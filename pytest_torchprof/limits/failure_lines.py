@@ -64,7 +64,7 @@ def shown_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
 
 
 def varied_lines(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
-    """Return what varies anyway, each of the lines in one line of the screen: the figures without room are counted."""
+    """Return the lines on what varies anyway, one line of the screen each; figures that find no room are counted."""
     if screen.everything or screen.columns is None:
         return shown_lines(lines, screen)
     return [_with_fitting_figures(line, screen.columns) for line in lines]

@@ -46,7 +46,7 @@ def brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], scr
 
 
 def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) -> str:
-    """Return one line on what fails, for reports with room for no more: what is new, or what there is most of."""
+    """Return one line on what fails, for reports that have no room for more: what is new, or else the most frequent."""
     moved = moved_lines(others)
     cause = first_moved(moved)
     if not verdicts:

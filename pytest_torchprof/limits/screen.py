@@ -71,7 +71,7 @@ class Screen:
         return [*first, *lines]
 
     def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
-        """Return a line that says that there are so many more, and how to see them; none if there are none."""
+        """Return the line that says how many more there are and how to see them; no line if there are no more."""
         command = f": {self.rest}" if self.rest else ""
         return [f"{' ' * indent}{and_more(count, noun).lstrip()}{command}"] if count > 0 else []
 

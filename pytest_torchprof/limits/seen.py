@@ -28,7 +28,7 @@ class InWords(Seen, frozen=True):
 
 
 class Unworded(Seen, frozen=True):
-    """What a limit of another plugin saw, where its check has no words for it: a number, or nothing at all."""
+    """The value that a limit of another plugin saw, if its check gives no words: a number, or nothing."""
 
     value: float | None = None
     unit: str | None = None

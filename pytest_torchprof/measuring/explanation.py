@@ -57,7 +57,7 @@ class Explanation:
         self.plan = plan
 
     def call_by(self, again: Callable[[Explanation], None] | None) -> None:
-        """Take a function that calls the measured code once more; None if no call is possible any more."""
+        """Take the function that calls the measured code again; None if the code can no longer be called."""
         self.again = again
 
     def repeated(

@@ -250,7 +250,7 @@ class NotReadBack(Reason, frozen=True):
     cause: AnyWhyUnreadable | str
     """In reports of earlier versions a text."""
     known_as: Code
-    """What the reader's error is called."""
+    """The code of the reader's error."""
 
     @property
     def code(self) -> Code:

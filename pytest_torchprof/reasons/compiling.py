@@ -64,7 +64,7 @@ class RanUncompiled(Reason, frozen=True):
     SENTENCE = "compiled functions were called, and ran uncompiled: {under}"
 
     under: str
-    """What made them run so."""
+    """The setting that made them run uncompiled."""
 
 
 class NoFittingCode(Reason, frozen=True):

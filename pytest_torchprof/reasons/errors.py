@@ -34,7 +34,7 @@ class TorchprofError(Exception):
     """The text where a few lines are enough (``pytest -q``)."""
 
     in_one_line: str | None = None
-    """What one line says, as pytest's short summary has it; None: the first line of the text."""
+    """The text in one line, as in pytest's short summary; None stands for the first line of the text."""
 
     in_columns: Callable[[int], str] | None = None
     """Returns the whole text for a terminal of so many columns; None where it is the same for all."""

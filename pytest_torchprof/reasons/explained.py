@@ -20,7 +20,7 @@ class Explained(NamedTuple):
     about: str = ""
     """Paragraphs in front of the table."""
     meaning: str = ""
-    """What those kinds of a code mean that do not say so themselves."""
+    """The meaning of those kinds of a code that have none of their own."""
     remedy: str = ""
     """What to do about these."""
     texts: tuple[tuple[str, str, str], ...] = ()

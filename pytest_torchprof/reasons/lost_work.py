@@ -16,7 +16,7 @@ class LostLaunches(Reason, frozen=True):
 
     operations: int
     idle_first: str | None = None
-    """What launched nothing at first and launched something ever after: "step", or an operator."""
+    """The part of the code that launched nothing at first and something ever after: "step", or an operator."""
 
     @property
     def sentence(self) -> str:

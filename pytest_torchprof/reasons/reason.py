@@ -21,7 +21,7 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     REMEDY: ClassVar[str] = ""
     """What to do; empty where nothing can be done, or the sentence says it."""
     MEANING: ClassVar[str] = ""
-    """What it means, where there is more to say than the sentence does: for `reasons.articles`, as what follows."""
+    """The meaning beyond what the sentence says, for `reasons.articles`; empty if there is no more to say."""
     ADVICE: ClassVar[str] = ""
     """What to do, where there is more to say than the text does."""
     ACTION: ClassVar[str] = ""

@@ -121,7 +121,7 @@ class NumberNotRecorded(Reason, frozen=True):
 
     number: str
     absent: Absent | None = None
-    """What the recording lacks instead."""
+    """The fact for want of which the number is not known; None if the number itself is missing."""
 
     @property
     def sentence(self) -> str:

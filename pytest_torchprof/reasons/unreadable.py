@@ -43,7 +43,7 @@ class NoSuchFile(OfPath, frozen=True):
 
 
 class ZeroByteInPath(OfPath, frozen=True):
-    """The path is none that a file can have."""
+    """The path has a zero byte, which no file's path can have."""
 
     CODE = Code.RECORDING_MISSING
     SENTENCE = "There is no recording {path}: no path holds a zero byte. Check the path."
@@ -256,7 +256,7 @@ class NoEvent(WhyUnreadable, frozen=True):
 
 
 class StampTooLate(WhyUnreadable, frozen=True):
-    """A time stamp is none."""
+    """A time stamp is later than any clock can show."""
 
     SENTENCE = "a time stamp is larger than any in microseconds: {value}"
 

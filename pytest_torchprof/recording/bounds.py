@@ -40,7 +40,7 @@ KERNEL_NAMES = 10_000
 
 
 class RefusedError(UnreadableRecording):
-    """What is read has something that no recording has: the error before somebody adds which file it is."""
+    """The file holds something that no recording holds; the caller adds which file it is."""
 
     cause: WhyUnreadable
 

@@ -48,7 +48,7 @@ class UnusedEntries(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What is wrong with them, with the first of their keys: a file that was renamed leaves all of its keys."""
+        """What is wrong with them, and their first keys: if a file was renamed, all of its keys are left over."""
         names = (
             [f"{key} -> {now}" for key, now in zip(self.keys, self.became, strict=True)] if self.became else self.keys
         )

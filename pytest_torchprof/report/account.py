@@ -88,7 +88,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def _what_to_do(self) -> str:
-        """What to do about the code: where, and about what."""
+        """What to do about the code, and at which place."""
         changes = self.comparison.changes
         at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
         if breaks := [place for change in changes if change.fails for place in change.breaks]:
@@ -145,7 +145,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class AccountSubject(NamedTuple):
-    """What an account speaks of."""
+    """The subject of an account."""
 
     label: str | None
     """The measurement's."""

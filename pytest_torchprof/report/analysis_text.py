@@ -112,7 +112,7 @@ def text(  # noqa: PLR0913 - the options of the command
 
 
 def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
-    """Return what it comes to, and what stands out; of numbers that cannot be believed only why."""
+    """Return the headline and what stands out; only the reason if the numbers cannot be believed."""
     headline = headline_of(analysis)
     if isinstance(headline, NotMeasuredHeadline):
         return "\n".join(wrapped(printable(headline.message), "", width=width))

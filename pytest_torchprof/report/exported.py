@@ -1,4 +1,4 @@
-"""What other tools are told of a measurement: the one table that every export is written from."""
+"""The facts of a measurement for other tools: the one table from which every export is written."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def first_findings(findings: Sequence[Finding], count: int, width: int) -> list[
 
 
 def _in_the_list(finding: Finding) -> str:
-    """Return what a finding is called, what it may cost, and where it is: the rest stands behind all the tables."""
+    """Return a finding's title, what it may cost, and where it is; the whole finding follows the tables."""
     costs = f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else ""
     return f"{finding.title}{costs}{finding.at}"
 
@@ -67,7 +67,7 @@ def _and_below(count: int) -> str:
 
 
 def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
-    """Return what to do about what most stands out, in so many words as a line holds: the others stand at the end."""
+    """Return what to do about the first finding, in one line; the end of the text has the rest."""
     first, to_do = findings[0], _TO_DO[len(findings) > 1]
     if not first.remedy:
         return []
@@ -101,7 +101,7 @@ def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> s
 
 
 def next_text(lines: Sequence[str], width: int) -> str:
-    """Return what to do next, a thing each, as the last lines of a text."""
+    """Return what to do next, one action a line, as the last lines of a text."""
     parts = [part for line in lines for part in wrapped(printable(line), "    ", first="  ", width=width)]
     return "\n".join(["next", *parts])
 

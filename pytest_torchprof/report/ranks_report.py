@@ -116,7 +116,7 @@ def text(job: Job, *, folder: str, width: int, top: int = 20) -> str:
 
 
 def _summary(job: Job, findings: Sequence[Finding], width: int) -> str:
-    """Return what it comes to, and what stands out."""
+    """Return the headline of the job, and what stands out."""
     first, *more = [*_wait_lines(job)] or ["the ranks had no collective in common"]
     headline = f"{first[0].upper()}{first[1:]}"
     texts = [*(f"Not measured: rank {rank}: {why}" for rank, why in _unmeasured(job).items()), headline, *more]

@@ -126,7 +126,7 @@ class Result(Struct, frozen=True, kw_only=True):
     structure: str | None = None
     """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for later readers."""
     entry: EntryFields | UnsetType = UNSET
-    """What a baseline would keep of it; only for the record of a run."""
+    """The entry that a baseline would keep of it; only in the record of a run."""
     time: Times | None = None
     """Untraced times if the test asks for them: median, quantiles, conditions."""
     time_share: float | None = None
@@ -210,7 +210,7 @@ def decode(plain: Iterable[Mapping[str, Any]]) -> tuple[Result, ...]:
 
 
 IN_MESSAGE: Final = ("account", "for_ranks")
-"""What readers of a report have in its message."""
+"""Fields that a report renders into its message, and does not list again."""
 
 
 def as_reported(result: Result) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_reason(plain: Any) -> Any:
-    """Return what has a reason with one that this version knows; another one stands in the words that it has."""
+    """Return plain data with its reason as this version knows it; an unknown one keeps the words it came with."""
     if not isinstance(plain, dict) or not isinstance(reason := plain.get("reason"), dict):
         return plain
     return {**plain, "reason": from_plain(reason).to_plain()}

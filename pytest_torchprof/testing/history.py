@@ -85,7 +85,7 @@ def _kept_back(state: RunState, record: RunRecord, then: str) -> str:
 
 
 def _after_refusal(problem: BadRecord) -> str:
-    """Return what sends a record that a history has refused."""
+    """Return the command that sends a record which a history has refused."""
     if ANYWAY in problem.text:
         return f"torchprof history push {ANYWAY} STORE sends it"
     return "torchprof history push sends it to a history of its own project"

@@ -58,5 +58,5 @@ class KnownBranch(Struct, frozen=True, kw_only=True):
 
 
 def key_in_file(key: Key) -> str:
-    """Return what stands for a measurement in the mappings of a ``KnownBranch``."""
+    """Return the key of a measurement in the mappings of a ``KnownBranch``."""
     return json.encode(key).decode()

@@ -172,7 +172,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
 
 
 def _what_instead(path: Path) -> InsteadOfFile | None:
-    """Return what lies in the place of a file and will not become one; None for a file, and where nothing is."""
+    """Return what lies at a path where a recording was expected; None for a file, and if nothing is there."""
     if is_special(path):
         return InsteadOfFile.SPECIAL
     try:

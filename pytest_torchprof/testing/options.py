@@ -33,7 +33,7 @@ Value = TypeVar("Value")
 
 
 class Keep(StrEnum):
-    """What of a run stays in the folder of ``--torchprof-save``, beside the record of its figures."""
+    """Which recordings of a run stay in the folder of ``--torchprof-save``, beside the record of its figures."""
 
     FIGURES = "figures"
     CHANGED = "changed"
@@ -132,7 +132,7 @@ class RunOptions:
 
 _HISTORY: Final = "history:"
 _READING: Final = frozenset({BaselineMode.COMPARE, BaselineMode.STRICT})
-"""What can be done with a baseline that is only read."""
+"""The modes in which baselines are only read."""
 _RUN_OPTIONS: pytest.StashKey[RunOptions] = pytest.StashKey()
 
 

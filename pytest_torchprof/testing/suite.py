@@ -122,7 +122,7 @@ def _all_collected(pattern: str, session: pytest.Session) -> bool:
 
 
 def suite_problems(seen: SuiteSeen) -> list[str]:
-    """Return what makes a run fail that no test has failed by: rules, and tests that none of them could reach."""
+    """Return why a run fails although no test did: rules that match no test, or match what cannot be measured."""
     problems = [
         coded(f"{rule} matches no test: correct the pattern, or remove it", Code.BAD_OPTION) for rule in seen.idle
     ]

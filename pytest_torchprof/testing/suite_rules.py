@@ -30,7 +30,7 @@ _RANGES: Final = "ranges"
 
 
 class Mode(StrEnum):
-    """What becomes of a test that does not keep to a rule."""
+    """Whether a test that breaks a rule fails or only warns."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -122,7 +122,7 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         return {**words, **own}
 
     def below(self, marker: Mapping[str, object] | None) -> RuleOfTest:
-        """Return what is left of it beside a marker, whose limits fail the test whatever a rule says of them."""
+        """Return the rule without the limits that a marker sets itself: those fail the test whatever the rule says."""
         return replace(self, own=tuple(key for key, _ in _by_key(marker or {})))
 
     def warns_of(self, limit: str, within: str | None = None, *, alone: bool) -> bool:

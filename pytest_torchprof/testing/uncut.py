@@ -1,4 +1,4 @@
-"""What is too wide for its line in pytest's short summary, which cuts it there, whole below that summary."""
+"""Lines that pytest's short summary cuts for want of width, written whole below that summary."""
 
 from __future__ import annotations
 

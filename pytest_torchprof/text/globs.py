@@ -14,7 +14,7 @@ def is_glob(pattern: str) -> bool:
 
 
 def before_wild(pattern: str) -> str:
-    """Return what stands before the first character that stands for others."""
+    """Return the part of a pattern before its first wildcard."""
     return _WILD.split(pattern)[0]
 
 

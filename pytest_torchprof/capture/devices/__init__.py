@@ -133,7 +133,7 @@ class LiveDevice(ABC):
 
     @classmethod
     def why_unusable(cls) -> Reason | None:
-        """Return what keeps this process from using such devices any more; None if nothing does."""
+        """Return the reason why this process can no longer use such devices; None if it can."""
         return None
 
     @classmethod
@@ -277,7 +277,7 @@ def before_use(do: Callable[[], None]) -> Iterator[None]:
 
 
 def why_unusable(device: str) -> Reason | None:
-    """Return what keeps this process from using the device any more; None if nothing does."""
+    """Return the reason why this process can no longer use the device; None if it can."""
     live, beside = type(live_device(device)), accelerator()
     # A session also records the accelerator beside the CPU, if it can still be used.
     why_beside = beside.why_unusable()

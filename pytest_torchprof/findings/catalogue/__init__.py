@@ -72,4 +72,4 @@ if TYPE_CHECKING:
     AnyFinding: TypeAlias = Finding
 else:
     AnyFinding = Union[(OtherFinding, *KINDS.values())]
-    """What msgspec makes a finding of again that it has encoded."""
+    """The type as which msgspec decodes a finding that it has encoded."""

@@ -212,7 +212,7 @@ class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
 
     @property
     def child(self) -> str:
-        """What takes the longest of what it calls."""
+        """The operator that takes the longest among those that it calls."""
         return self.ops[1]
 
     @property
@@ -222,7 +222,7 @@ class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
 
     @property
     def further(self) -> str:
-        """What takes the longest further inside."""
+        """The operator further inside that takes the longest, in words; empty if it is the one above."""
         return self.words(self._FURTHER) if self.innermost not in (None, self.child) else ""
 
 

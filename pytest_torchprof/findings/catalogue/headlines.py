@@ -38,7 +38,7 @@ class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
 
     @property
     def what(self) -> str:
-        """What the numbers mean."""
+        """The first sentence: what the numbers mean."""
         return self.words(self.WHAT)
 
     @property
@@ -175,7 +175,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     recaptured_in: tuple[str, ...] = ()
     """The operators that were called."""
     meanwhile: Meanwhile | None = None
-    """What most of the longest gap was spent with, where events tell."""
+    """What went on during most of the longest gap; None if no events show it."""
 
     @property
     def what(self) -> str:
@@ -237,7 +237,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
 
     @property
     def aside(self) -> str:
-        """What of that time warm steps, or a recording without Python, would not have."""
+        """The part of that time that would be absent from warm steps, or from a recording without Python."""
         there = (
             (self.late_once_us is not None, self._LATE_ONCE),
             (self.stacks, self._SLOWED),

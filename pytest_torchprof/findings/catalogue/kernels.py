@@ -81,7 +81,7 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
 
     @property
     def rates(self) -> str:
-        """What that kernel reaches."""
+        """The rates that the kernel reaches, in words."""
         tflops = [f"{show_rate(self.flops / self.mean_us / 1e6)} TFLOP/s"] if self.flops else []
         return " and ".join(tflops + ([f"{show_rate(self.bytes / self.mean_us / 1e3)} GB/s"] if self.bytes else []))
 

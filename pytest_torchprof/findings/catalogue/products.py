@@ -24,7 +24,7 @@ class SlowType(OfKernels, frozen=True, kw_only=True, tag="slow-type"):
 
     @property
     def subject(self) -> str:
-        """What computes in it."""
+        """The kind of kernels that compute in it, in words."""
         words = {"gemm": "matrix multiplications", "conv": "convolutions"}
         return " and ".join(words[family] for family in self.families)
 
@@ -73,7 +73,7 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
 
     @property
     def tf32(self) -> str:
-        """What is easiest on a device with TF32, where it is not in use yet."""
+        """The advice to allow TF32, which is the easiest; empty if the device has none or uses it already."""
         return self.words(self._TF32) if self.may_use_tf32 else ""
 
     @property

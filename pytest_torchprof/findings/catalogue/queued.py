@@ -68,7 +68,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     begins_with_it: bool = False
     """Whether the longest wait is that of its stream's first operation, in a recording that may begin anywhere."""
     from_before_us: float = 0.0
-    """What passed before such operations; of several GPUs the mean."""
+    """The time that passed before such operations; of several GPUs the mean."""
     cpu_waited_us: float = 0.0
     """Of the time, in which the CPU waited for a GPU."""
     cpu_waited_in: str | None = None
@@ -83,7 +83,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def inside_graphs_us(self) -> float:
-        """What passed between operations of one CUDA graph; of several GPUs the mean."""
+        """The time that passed between operations of one CUDA graph; of several GPUs the mean."""
         return self.in_graphs_us - self.graph_starts_us
 
     @property

@@ -28,7 +28,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "ddp": ("all_reduce",),
         "fsdp": ("all_gather", "reduce_scatter"),
     }
-    """What the wrappers send."""
+    """The collectives that each wrapper sends."""
     _ON_CPU = (
         "{time_us:us} ({share:percent} of the time) the process only communicates ({longest:list}), and no operator "
         "computes meanwhile{cause}"
@@ -124,7 +124,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def cause(self) -> str:
-        """What the time is spent with, where the recordings of all ranks tell, or what it looks like."""
+        """Where the time goes if the recordings of all ranks show it, or else what it looks like."""
         if self.is_late:
             return self.words(self._LATE)
         return "" if self.kind is None else f"; {self.CAUSES[self.kind]}"

@@ -200,7 +200,7 @@ class KernelTimeVaries(Finding, frozen=True, kw_only=True, tag="kernel-time-vari
     time_us: float
     share: float
     kernels: tuple[str, ...]
-    """What lost most time."""
+    """The kernels that lost most time."""
     count: int
     kind: Literal["outlier", "drift"]
     """Whether nearly all of it is in one step."""

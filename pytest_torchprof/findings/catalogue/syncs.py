@@ -106,7 +106,7 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
 
     @property
     def meanwhile(self) -> str:
-        """What the GPU did."""
+        """How long the GPU idled meanwhile, or that it worked, in words."""
         if not self.idle_us:
             return "in which the GPU worked"
         return self.words(self._IDLED) + (self.words(self._HELD) if self.held_us >= 0.1 * self.idle_us else "")

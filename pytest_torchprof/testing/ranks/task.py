@@ -88,7 +88,7 @@ def read_turn(folder: Path, number: int) -> Turn | None:
 
 
 class LastWord(Struct, frozen=True, kw_only=True):
-    """What a rank leaves at the end of a test."""
+    """The state of a rank at the end of a test."""
 
     results: ProcessResults | None = None
     """The results of its run, as a worker hands them over; None where the plugin had nothing to do."""
