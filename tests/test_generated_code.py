@@ -17,7 +17,8 @@ import torch._dynamo
 from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, family, load, triton
-from pytest_torchprof.capture.inductor_code import CompiledLines, Sources, read_program
+from pytest_torchprof.capture.inductor_code import read_program
+from pytest_torchprof.capture.program_lines import CompiledLines, Sources
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
 

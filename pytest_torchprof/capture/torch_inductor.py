@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_torchprof.analysis.source_lines import name_in_source
-from pytest_torchprof.capture.inductor_code import CompiledLines, Sources, read_program
+from pytest_torchprof.capture.inductor_code import read_program
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
+from pytest_torchprof.capture.program_lines import CompiledLines, Sources
 from pytest_torchprof.capture.torch_compile import compiled_codes, considered_codes
 from pytest_torchprof.recording.corrections import operator_of
 from pytest_torchprof.trace.compile_evidence import InductorGraph
