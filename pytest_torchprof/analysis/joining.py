@@ -27,7 +27,7 @@ def joined(parts: Iterable[RankPart]) -> Job:
     ranks = tuple(sorted(_with_shared_values(parts), key=lambda part: part.rank))
     refuse_mixed(ranks)
     pairing = paired(ranks)
-    not_joined = pairing.not_paired
+    not_joined = Counter(pairing.not_paired)
     # What has nothing to send takes no time, and needs no other rank.
     working = [
         {rank: collective for rank, collective in of_rank.items() if collective.is_with_others}

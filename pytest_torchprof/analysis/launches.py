@@ -79,6 +79,10 @@ class Launching:
         if self.hidden is not None:
             raise self.refusal(not_measured(self.hidden))
 
+    def forget_refusals(self) -> None:
+        """Forget what was refused so far."""
+        self.refused.clear()
+
     def refusal(self, problem: Refusal) -> Refusal:
         """Return the error to raise, and keep its reason, since the caller may catch the error."""
         self.refused.append(reason_of(problem))

@@ -71,6 +71,11 @@ class CompileLog:
         self._first_call = self.calls + 1
         self.read()
 
+    def begin_call(self) -> None:
+        """Take the compilations before a call of the measured code, and count the call."""
+        self.read()
+        self.calls += 1
+
     def read(self) -> None:
         """Take the compilations since the last call; those from before the test are left out."""
         if not torch_compile.dynamo_is_loaded():

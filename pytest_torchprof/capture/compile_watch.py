@@ -104,8 +104,7 @@ class CompileWatch:
     def call(self, *, warmup_calls_left: int) -> Iterator[None]:
         """Watch a call of the code; `warmup_calls_left` counts that call too, 0 in measured steps."""
         self._begin(first=False)
-        self._log.read()
-        self._log.calls += 1
+        self._log.begin_call()
         self._in_step = not warmup_calls_left
         is_observed = warmup_calls_left <= 1 and not self._observed
         if is_observed:

@@ -60,6 +60,10 @@ class Call:
     """The calls of modules around it, each with a number of its own, from the outermost."""
     line: str = ""
 
+    def end(self, made: tuple[int, ...]) -> None:
+        """Take the nodes that were made in it."""
+        self.inside = made
+
 
 def read_capture(
     text: bytes, calls: Sequence[Call], described: Callable[[int], Described | None]

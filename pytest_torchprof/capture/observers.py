@@ -6,7 +6,6 @@ import ctypes
 import os
 import sys
 import sysconfig
-import threading
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -126,9 +125,7 @@ def replays() -> Iterator[Replays]:
     from torch.cuda import graphs
 
     def note(graph: Any) -> None:
-        noted.kernels.append(kernels.get(graph))
-        noted.threads.add(threading.get_ident())
-        noted.graphs.add(graph)
+        noted.note(graph, kernels.get(graph))
 
     register = getattr(graphs, "register_graph_replay_start_hook", None)
     if register is None:

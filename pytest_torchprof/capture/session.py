@@ -190,7 +190,7 @@ class Session:
                 if len(self._starts) > began_under and torch_profiler.running_profiler() == ThreadOfProfiler.THIS:
                     # A profiler that was started inside is still running. The range began in a session that is gone:
                     # to end it now would write into freed memory.
-                    this_process().ranges.append(marked)
+                    this_process().leave_open(marked)
                 else:
                     marked.__exit__(None, None, None)
 

@@ -58,6 +58,14 @@ class Process:
         self.sentinel = kernels + _SPARE_KERNELS if kernels < self.sentinel else longer
         self.sessions = 0
 
+    def give_up(self, reason: Reason | None) -> None:
+        """Keep the reason why this process can no longer use its GPUs; None if it can."""
+        self.unusable = reason
+
+    def leave_open(self, marked: object) -> None:
+        """Keep a range until the profiler that broke into it has stopped."""
+        self.ranges.append(marked)
+
     def hold(self, taken_over: _KinetoProfile) -> None:
         """Keep a session of this thread that a profiler on another thread has taken over."""
         self.stuck, self.stuck_thread = taken_over, threading.get_ident()

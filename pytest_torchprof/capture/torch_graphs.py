@@ -284,7 +284,7 @@ class _Watch:
             yield
         finally:
             _leave_mark(number, begins=False)
-            operator_call.inside = self._made()
+            operator_call.end(self._made())
             self._open = None
 
     def _made(self) -> tuple[int, ...]:

@@ -34,6 +34,10 @@ class Machine:
     profiler_fails: str | None = None
     """Why nothing more can be measured on the GPU, as soon as a check has shown it."""
 
+    def give_up_profiling(self, why: str) -> None:
+        """Keep why nothing more can be measured on the GPU."""
+        self.profiler_fails = why
+
     @cached_property
     def no_torch(self) -> str | None:
         """Why torch cannot be imported; None if it can."""

@@ -41,7 +41,7 @@ def of_lock(machine: Machine) -> Iterator[Answer]:
         with holding(uuid, waits.append, wait_s=_WAIT_S, doing="(torchprof doctor)"):
             yield Answer("GPU lock", OK, f"free, {shown}")
     except NotMeasured as problem:
-        machine.profiler_fails = "the GPU's lock is not to be had"
+        machine.give_up_profiling("the GPU's lock is not to be had")
         if waits:
             holders = f"{problem.reason.holders}, " if isinstance(problem.reason, GpuInUse) else ""
             text = f"held: {holders}{shown}"
@@ -142,11 +142,11 @@ def of_probe(machine: Machine) -> Iterator[Answer]:
     at_the_start = fresh.silent and fresh_process(device, limit_s=LIMIT_S, bare=True).kernels
     yield _of_start(fresh, at_the_start) if at_the_start else _of_fresh_process(fresh)
     if fresh.failure:
-        machine.profiler_fails = "the probe failed"
+        machine.give_up_profiling("the probe failed")
         return
     yield _of_this_process(device, sees=bool(fresh.kernels))
     if not fresh.kernels:
-        machine.profiler_fails = "the probe saw no kernel"
+        machine.give_up_profiling("the probe saw no kernel")
 
 
 def _of_start(fresh: FreshProcess, bare: int) -> Answer:

@@ -84,6 +84,10 @@ class Alike(Struct):
     members: dict[str, list[tuple[str, str, str | None]]] = field(default_factory=dict)
     """Name, path and member by structure."""
 
+    def see(self, structure: str, name: str, url: str, member: str | None) -> None:
+        """Add a file by what it launches."""
+        self.members.setdefault(structure, []).append((name, url, member))
+
     @property
     def majority(self) -> str | None:
         """The structure of more than half of the files; None where there is none."""

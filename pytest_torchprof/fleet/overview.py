@@ -77,7 +77,7 @@ class Overview:
         if result.structure is not None:
             values = tuple(value_of(record, name, key) for key in USUAL)
             alike = self._alike.setdefault((values, record.rule, result.device, result.rank), Alike(values))
-            alike.members.setdefault(result.structure, []).append((name, record.url, record.member))
+            alike.see(result.structure, name, record.url, record.member)
 
     def _see_worst(self, record: FileRecord, result: Result, name: str) -> None:
         missed = missed_limits(result)

@@ -152,7 +152,7 @@ def judge_alone(test: MeasuredTest, measurement: Measurement) -> JudgedAlone:
     with suppress(TorchprofError):
         judgement = judge_measurement(test, measurement)
     # From here on the test answers for what it asks itself, and not for what a plugin's finding asked.
-    measurement.profile.launching.refused.clear()
+    measurement.profile.launching.forget_refusals()
     return JudgedAlone(measurement=measurement, judgement=judgement)
 
 

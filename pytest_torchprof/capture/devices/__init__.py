@@ -6,6 +6,7 @@ be read without torch. Here torch is imported when it is first needed.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from array import array
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -81,6 +82,12 @@ class Replays:
     threads: set[int] = field(default_factory=set)
     graphs: WeakSet[Any] = field(default_factory=WeakSet)
     """torch's objects of the graphs."""
+
+    def note(self, graph: object, kernels: int | None) -> None:
+        """Note a replay of a graph by this thread, with the number of its kernels."""
+        self.kernels.append(kernels)
+        self.threads.add(threading.get_ident())
+        self.graphs.add(graph)
 
     @property
     def in_order(self) -> tuple[int | None, ...] | None:

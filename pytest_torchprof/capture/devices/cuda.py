@@ -91,9 +91,9 @@ class Cuda(LiveDevice):
     def why_unusable(cls) -> Reason | None:
         process = this_process()
         if _cannot_use_gpus_since_fork():
-            process.unusable = Forked()
+            process.give_up(Forked())
         elif process.unusable is None:
-            process.unusable = _lasting_error()
+            process.give_up(_lasting_error())
         return process.unusable
 
     @classmethod
