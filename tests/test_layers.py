@@ -206,3 +206,59 @@ def test_who_uses_private_names_of_torch_says_with_which_versions_that_was_run(p
 )
 def test_a_private_name_is_found(source):
     assert private_names(source)
+
+
+# What is done in one way, and where that stands: who needs it asks this module, which knows what goes wrong with it.
+ONE_WAY = {
+    "subprocess.": {"system/processes.py"},
+    "os.replace": {"system/replacing.py"},
+    "os.link": set(),
+    ".hardlink_to": {"system/replacing.py"},
+    "os.fsync": {"system/replacing.py"},
+    "tempfile.NamedTemporaryFile": set(),
+    "tempfile.mkstemp": set(),
+    "tabulate.tabulate": {"text/tables.py"},
+    "argparse.ArgumentParser": {"cli/__init__.py"},
+    "os.fork": {"against/warm_process.py", "measuring/program.py"},
+    "concurrent.futures.ProcessPoolExecutor": {"fleet/crew.py", "history/reading_beside.py"},
+}
+NO_CALLS = {"subprocess.PIPE", "subprocess.DEVNULL", "subprocess.STDOUT", "subprocess.TimeoutExpired"}
+
+
+def outside_names(source: str) -> set[str]:
+    """Return the names of other modules that a source uses, whole, whichever way it imports them; methods as ".name"."""
+    tree, full = ast.parse(source), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            full.update({alias.asname or alias.name: alias.name for alias in node.names})
+        if isinstance(node, ast.ImportFrom):
+            full.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    used = {full[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in full}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            known = isinstance(node.value, ast.Name) and node.value.id in full
+            used.add(f"{full[node.value.id]}.{node.attr}" if known else f".{node.attr}")
+    return used - NO_CALLS
+
+
+@pytest.mark.parametrize("mechanism", ONE_WAY)
+def test_what_is_done_in_one_way_stands_in_one_place(mechanism):
+    using = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in SOURCES.values()
+        if any(name.startswith(mechanism) for name in outside_names(path.read_text()))
+    }
+    assert using == ONE_WAY[mechanism]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import subprocess\nsubprocess.run(['git'])", "subprocess.run"),
+        ("from subprocess import Popen as start\nstart(['git'])", "subprocess.Popen"),
+        ("import os\ndef f(): os.replace('a', 'b')", "os.replace"),
+        ("path.hardlink_to(other)", ".hardlink_to"),
+    ],
+)
+def test_another_way_is_noticed(source, name):
+    assert name in outside_names(source)
