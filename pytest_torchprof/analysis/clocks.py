@@ -23,7 +23,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     """The offsets that put the instants of several ranks on one clock."""
 
     offsets_ns: Mapping[int, int]
-    """By rank, the offset that is added to its instants."""
+    """The offset to add to a rank's instants, by rank."""
     parts: Mapping[int, int]
     """By rank, the part of the job within which instants may be compared."""
     are_same: bool

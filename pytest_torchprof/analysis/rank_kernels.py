@@ -22,7 +22,7 @@ class OtherCount(Struct, frozen=True, tag=True):
     kernel: str
     """Its short name, where it has one."""
     types: str
-    """On which it works, where the ranks differ in them; empty else."""
+    """The types on which it works, if the ranks differ in them; else empty."""
     step: int
     """From 1."""
 

@@ -165,9 +165,9 @@ class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
     """A finding about kernels: which ones, how long they took, and who launched them."""
 
     time_us: float
-    """Over all steps."""
+    """The sum over all steps."""
     share: float
-    """Of the window, in which one of them ran."""
+    """The share of the window in which one of them ran."""
     count: int
     kernels: tuple[str, ...]
     """What they are called, the longest time first, at most five names."""

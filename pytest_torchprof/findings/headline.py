@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.intervals import Spans
 
 MUCH: Final = 0.2
-"""Of the time, from where on a GPU that idles or only communicates is what there is to say."""
+"""The share of the time from which on a GPU that idles or only communicates is what matters."""
 
 
 _SOME: Final = 0.05
-"""Of the time, from where on work that is of no step, or loading of data, is worth a word."""
+"""The share of the time from which on work outside of all steps, or loading of data, is worth a word."""
 _MOST: Final = 0.5
 """Of the idle time, from where on it is told by what the recording begins with; of a gap, by what went on in it."""
 

@@ -184,4 +184,4 @@ _EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Find
     "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer, "unfused-rotary": _is_rotary},
     "copy-kernels": {"layout-conversion": _are_layouts},
 }
-"""By a finding's code, the findings that may name its cause, each with the test of whether it does."""
+"""The findings that may name a finding's cause, each with the test of whether it does, by that finding's code."""

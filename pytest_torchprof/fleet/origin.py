@@ -25,7 +25,7 @@ class ListOrigin(Struct, frozen=True, kw_only=True):
     event: Event
     ci: CiJob | None = None
     commit: CommitRecord | None = None
-    """That of the working tree in which the command was called; None outside one."""
+    """The commit of the working tree in which the command was called; None outside one."""
 
 
 def origin_here(into: Path, sources: Iterable[str]) -> ListOrigin:

@@ -16,7 +16,7 @@ class Quantiles(Struct, frozen=True, kw_only=True):
     """How a number lies over files."""
 
     count: int
-    """Of so many files it is known."""
+    """The number of files of which it is known."""
     p10: float
     median: float
     p90: float
@@ -126,9 +126,9 @@ class FleetReport(Struct, frozen=True, kw_only=True):
     left: int
     """How many files have no record yet."""
     summary: FleetSummary
-    """Of the files that have one."""
+    """The summary of the files that have a record."""
     groups: dict[str, tuple[GroupRow, ...]]
-    """By what they have in common: model, gpu, torch, or what a manifest says."""
+    """The groups by what their files have in common: model, gpu, torch, or a key of a manifest."""
     findings: tuple[FindingRow, ...]
     other_structures: tuple[OtherStructure, ...]
     without_majority: int

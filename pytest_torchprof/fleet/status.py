@@ -26,7 +26,7 @@ class FilesSoFar(Struct, frozen=True, kw_only=True):
     listed: int
     judged: int
     missed: int
-    """Of those judged, how many missed a limit."""
+    """How many of those judged missed a limit."""
     not_measured: int
     quarantined: int
     left: int

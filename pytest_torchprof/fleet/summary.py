@@ -39,7 +39,7 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
     findings: dict[str, int]
     """How many files have each finding."""
     not_measured_because: dict[str, int]
-    """By code."""
+    """The number of files by the reason's code."""
     quarantined_because: dict[str, int]
     jobs: JobsSummary = JobsSummary()
     """Those whose ranks are among the files."""

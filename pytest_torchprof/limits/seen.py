@@ -229,7 +229,7 @@ class ExposedTime(Seen, frozen=True):
     time_us: float
     """All of its communication."""
     share: float | None = None
-    """Of the step, where a share is asked for."""
+    """The share of the step's time; None unless a share is asked for."""
     span_us: float = 0.0
     """How long the step took."""
 

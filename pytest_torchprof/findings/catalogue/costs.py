@@ -243,7 +243,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
 
     time_us: float
     share: float = 1.0
-    """Of the window."""
+    """The share of the window."""
     count: int
     """How often they were made."""
     different: int

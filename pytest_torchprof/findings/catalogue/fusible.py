@@ -51,7 +51,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     ops: tuple[str, ...]
     """What was called, at most three names."""
     between_us: float
-    """Of what lies between the two products, without other products, such as those of relative positions."""
+    """The time between the two products, without other products, such as those of relative positions."""
     by_math: bool
     """Whether torch's own fallback computes it."""
 
@@ -142,7 +142,7 @@ class OptimizerOfSingleTensors(OfKernels, frozen=True, kw_only=True, tag="single
     kernels_per_step: int
     cpu_us: float
     steps_taken: int
-    """Of the optimizer."""
+    """How many steps the optimizer took."""
     zeroing: int = 0
     """How many kernels per step set gradients to zero."""
 

@@ -22,7 +22,7 @@ Meanwhile = Literal["set_up", "recaptured", "loading", "queued", "silent"]
 no event."""
 
 MUCH_SET_UP: Final = 0.25
-"""Of the idle time, from where on what is done once comes before everything else."""
+"""The share of the idle time from which on work that is done once comes before everything else."""
 
 _MOST_NAMED: Final = 3
 
@@ -209,7 +209,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
 
     @property
     def talked(self) -> str:
-        """That it only communicated for much of the time, where it did."""
+        """The words for a GPU that only communicated for much of the time; empty if it did not."""
         return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property
@@ -291,21 +291,21 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
     held_us: float | None = None
     """For how long of that the CPU seems to have been held up, where that is most of it; the mean of several."""
     beyond_usual_us: float | None = None
-    """By how much collectives took longer than the fastest quarter of those alike, where that is most of the time."""
+    """How much longer collectives took than the fastest quarter of their kind; empty if it is not most of the time."""
 
     @property
     def idled(self) -> str:
-        """That it idled for much of the time, where it did."""
+        """The words for a GPU that idled for much of the time; empty if it did not."""
         return "" if self.idle_share is None else self.words(self._IDLED)
 
     @property
     def held(self) -> str:
-        """That the CPU was held up meanwhile, where it was for most of that."""
+        """The words for a CPU that was held up for most of that time; empty if it was not."""
         return "" if self.held_us is None else self._HELD
 
     @property
     def late(self) -> str:
-        """That most of it looks like waiting for another rank, where it does."""
+        """The words for time that mostly looks like waiting for another rank; empty if it does not."""
         return "" if self.beyond_usual_us is None else self.words(self._LATE)
 
 
@@ -388,7 +388,7 @@ class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
 
     @property
     def talked(self) -> str:
-        """That it only communicated for much of the time, where it did."""
+        """The words for a GPU that only communicated for much of the time; empty if it did not."""
         return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property

@@ -54,11 +54,11 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
     fast_bf16: bool
     """Whether the device has tensor or matrix cores for bf16; NVIDIA's before Ampere have them for fp16 alone."""
     may_use_tf32: tuple[Literal["gemm", "conv"], ...]
-    """Those of the families for which the device has TF32, and which do not use it yet."""
+    """The families for which the device has TF32 and that do not use it yet."""
 
     @property
     def assumed(self) -> str:
-        """By what the saving is reckoned, where the device does not tell."""
+        """The words for the basis of the saving; empty if the device's own peaks are known."""
         return "" if self.peaks_known else self._ASSUMED
 
     @property

@@ -58,11 +58,11 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     longest_before: str
     longest_in_graph: bool
     in_graphs_us: float = 0.0
-    """Of the time, what passed before operations of CUDA graphs; of several GPUs the mean."""
+    """The part of the time before operations of CUDA graphs; of several GPUs the mean."""
     graph_starts_us: float
-    """Of the time, what passed before the first operation of a CUDA graph; of several GPUs the mean."""
+    """The part of the time before the first operation of a CUDA graph; of several GPUs the mean."""
     graphs_again_us: float = 0.0
-    """Of that, what passed in steps after the first, in which no graph is launched for the first time."""
+    """The part of that in steps after the first, in which no graph is launched for the first time."""
     after_other_gpu: bool
     """Whether the longest wait ended when another GPU's work did."""
     begins_with_it: bool = False
@@ -70,7 +70,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     from_before_us: float = 0.0
     """The time that passed before such operations; of several GPUs the mean."""
     cpu_waited_us: float = 0.0
-    """Of the time, in which the CPU waited for a GPU."""
+    """The part of the time in which the CPU waited for a GPU."""
     cpu_waited_in: str | None = None
     """The operator, or the call, in which most of that passed."""
     cpu_waited_within: str | None = None
@@ -93,7 +93,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def lacking(self) -> str:
-        """That work seems to be missing, where it does."""
+        """The words for work that seems to be missing; empty if none does."""
         return self.words(self._LACKING) if self.lacks_work else ""
 
     @property
@@ -103,7 +103,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def meanwhile(self) -> str:
-        """Where the CPU waited at the same time, if it did so for most of it."""
+        """The words for the place where the CPU waited meanwhile; empty if it did so for less than most of the time."""
         return self.words(self._MEANWHILE) if 2 * self.cpu_waited_us >= self.time_us else ""
 
     @property

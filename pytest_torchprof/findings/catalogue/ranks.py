@@ -84,7 +84,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     """The wrappers of torch's that ran, of which each has its own way to overlap."""
 
     beyond_usual_us: float = 0.0
-    """By how much collectives took longer than the lower quartile of those of their kind, size and group."""
+    """The time by which collectives exceeded the lower quartile of their kind, size and group."""
     computing_us: float | None = None
     """How long the device computed, the most that communication can be overlapped with."""
     cpu_held_up: bool = False
@@ -104,12 +104,12 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def needed(self) -> str:
-        """That it may be needed at once, where no wrapper tells that it is not."""
+        """The words for a result that may be needed at once; empty if a wrapper shows that it is not."""
         return self._NEEDED if "all_reduce" in self.longest[:1] and not self.wrappers else ""
 
     @property
     def compare(self) -> str:
-        """That ranks may wait for each other, where that is not known."""
+        """The words for ranks that may wait for each other; empty if it is known."""
         return "" if self.is_late else self._COMPARE
 
     @property

@@ -149,7 +149,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     share: float
     steps: tuple[str | None, ...]
     first_step_us: float | None = None
-    """By how much the first step is longer than the others' median."""
+    """The time by which the first step exceeds the others' median."""
     first_step_took_us: float | None = None
     other_steps_us: float | None = None
     slowest_other_us: float | None = None
@@ -159,7 +159,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     setup: Mapping[str, int] | None = None
     """What is done once, and how often it was, the longest first."""
     first_call_us: float | None = None
-    """By how much longer it takes to the first operator of a range than at the other times."""
+    """The time by which a range's first call takes longer to its first operator than the other calls."""
     first_took_us: float | None = None
     usual_us: float | None = None
     entered: str | None = None
@@ -217,7 +217,7 @@ class KernelTimeVaries(Finding, frozen=True, kw_only=True, tag="kernel-time-vari
 
     @property
     def where(self) -> str:
-        """In which steps."""
+        """The steps in which it happened, in words."""
         if self.kind == "outlier":
             return f"nearly all of it in {self.worst_step}"
         return f"in {len(self.steps)} of {counted(self.of_steps, 'step')}"

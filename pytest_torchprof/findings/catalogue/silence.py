@@ -50,7 +50,7 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
 
     @property
     def idled(self) -> str:
-        """That little follows from it in this process, where that is so."""
+        """The words for a process in which little follows from it; empty otherwise."""
         return self.words(self._IDLED) if self.is_hidden else ""
 
 
@@ -99,7 +99,7 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
 
     @property
     def most(self) -> str:
-        """That few of the gaps are most of it, where they are."""
+        """The words for few gaps that are most of the time; empty if they are not."""
         return self.words(self._MOST) if 0 < 10 * self.few <= self.gaps else ""
 
     @property

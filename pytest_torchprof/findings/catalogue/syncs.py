@@ -63,14 +63,14 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     }
     """Where the way does not fit a line."""
     _WORTH = 0.05
-    """Of the time, below which a way is not named."""
+    """The share of the time below which a way is not named."""
 
     time_us: float
     share: float
     idle_us: float
     """How much of that the GPU idled."""
     held_us: float = 0.0
-    """Of the idle time, what passed although work was launched, which waited itself."""
+    """The part of the idle time in which launched work waited itself."""
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
     ops_us: Mapping[str, float]

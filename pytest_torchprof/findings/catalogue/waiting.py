@@ -33,7 +33,7 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
 
     @property
     def slowed(self) -> str:
-        """That the recording itself slowed the CPU, where it did."""
+        """The words for a recording that slowed the CPU itself; empty if it did not."""
         return self._STACKS if self.stacks else ""
 
 
@@ -63,25 +63,25 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     _WARM_UP = "record warm steps: more warm-up calls (warmup=), and what is done once before them"
     _WARM_STEPS = "record warm steps: more warm-up calls (warmup=)"
     _TOO_LARGE = 100
-    """As a ratio from here on it says nothing about launches."""
+    """The launch ratio from which on it says nothing about launches."""
 
     time_us: float
-    """In which the GPU waited for launches; of several GPUs the mean."""
+    """The time in which the GPU waited for launches; of several GPUs the mean."""
     share: float
     gaps: int
     launch_ratio: float
     """How many times as long the CPU launched as the GPU was busy."""
     launching_us: float
-    """In which the CPU did what is recorded and neither waited, nor loaded data, nor did what is done once."""
+    """The time in which the CPU did recorded work other than waiting, loading data, and work that is done once."""
     busy_us: float
-    """In which the GPU ran what the steps launched."""
+    """The time in which the GPU ran the launches of the steps."""
     late_launches: float
     """The share of the GPU operations that the device had to wait for."""
     longest_us: float
     """The longest of the waits."""
     longest_before: str
     set_up_us: float = 0.0
-    """Of the time, what passed in what is done once, which warm steps have not."""
+    """The part of the time in work that is done once, which warm steps do not have."""
     compiled: bool = False
     """Whether half of the time passed inside of compiled code."""
 
@@ -128,7 +128,7 @@ class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
         "so that what makes kernels faster has to spare launches too"
     )
     _NEARLY_ALL = 0.75
-    """Of the GPU's time, from where on the host is next to hold it up."""
+    """The share of the GPU's time from which on the host is the next to hold it up."""
     REMEDY = "look at the longest kernels: their types, their sizes, and what could be fused"
     ACTION = "look at types and sizes of the longest kernels"
     SEVERITY = "information"
@@ -140,7 +140,7 @@ class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
 
     @property
     def barely(self) -> str:
-        """That the CPU is nearly as busy, where it is."""
+        """The words for a CPU that is nearly as busy; empty if it is not."""
         return self.words(self._BARELY) if self.launch_ratio >= self._NEARLY_ALL else ""
 
 
@@ -185,19 +185,19 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     longest_us: float
     longest_before: str
     data_loading_us: float
-    """Of the time, what passed while data was loaded; of several GPUs the mean."""
+    """The part of the time while data was loaded; of several GPUs the mean."""
     loads_long: bool
     """Whether data is loaded for so long that this is what to change first."""
     after_waits_us: float
-    """Of the time, what is in gaps that began while the CPU waited for the GPU; of several GPUs the mean."""
+    """The part of the time in gaps that began while the CPU waited for the GPU; of several GPUs the mean."""
     waits_long: bool
     """Whether that is so long that it is worth a change."""
     capturing_us: float
-    """Of the time, what passed in outermost operators that captured a CUDA graph; of several GPUs the mean."""
+    """The part of the time in outermost operators that captured a CUDA graph; of several GPUs the mean."""
     graphs: bool
     """Whether CUDA graphs are launched already."""
     silent_us: float = 0.0
-    """Of the time, what passed without any event; of several GPUs the mean."""
+    """The part of the time without any event; of several GPUs the mean."""
     silent_after: str | None = None
     """The operator before most of that, if few gaps between the same two operators are most of it."""
     silent_before: str | None = None
@@ -239,7 +239,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def silence(self) -> str:
-        """That something else than launching takes the time, where most of it has no event."""
+        """The words for time that something other than launching takes; empty unless most of it has no event."""
         return self.words(self._SILENT) if self.is_silent else ""
 
     @property
@@ -273,7 +273,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def no_waits(self) -> str:
-        """That nothing should wait between launches, where something does."""
+        """The advice that nothing should wait between launches; empty if nothing waits long."""
         return self.words(self._NO_WAITS) if self.waits_long else ""
 
     @property
