@@ -30,6 +30,7 @@ copybutton_prompt_text = "$ "
 _DOCS = Path(__file__).parent
 # Sphinx looks for it where it was started.
 html_search_scorer = str(_DOCS / "scorer.js")
+_PARTS = "\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
 _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?!\w+:)[^)#\s]+)(?P<anchor>#[^)]*)?\)")
 
 
@@ -41,6 +42,8 @@ def setup(app: Sphinx) -> None:
 def _read_page(_app: Sphinx, page: str, source: list[str]) -> None:
     readme = _with_links((_DOCS.parent / "README.md").read_text(encoding="utf-8"), _DOCS.parent)
     source[0] = (readme if page == "index" else "") + _with_links(source[0], _DOCS)
+    if page == "messages":  # Here, since GitHub would show it as code.
+        source[0] += _PARTS.format(pages="\n".join(sorted(file.stem for file in _DOCS.glob("messages-*.md"))))
 
 
 def _with_links(text: str, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Each error and each reason has a code: a mistake that leads to it, a section in docs/messages.md, no line of ours."""
+"""Each error and each reason has a code: a mistake that leads to it, a section on a page of messages, no line of ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_torchprof.testing.recordings import recording_name
 
 ROOT = Path(__file__).parents[1]
 SOURCES = {path: path.read_text() for path in (ROOT / "pytest_torchprof").rglob("*.py")}
-PAGE = (ROOT / "docs" / "messages.md").read_text()
+PAGES = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("messages-*.md")))
 OURS = re.compile(r"Traceback \(most recent|pytest_torchprof/\S+\.py|^INTERNALERROR", re.MULTILINE)
 BASELINE = "test_it.cpu-x86_64.json"
 MERGED = '<<<<<<< a\n{"schema": 2, "entries": {}}\n=======\n{"schema": 2, "entries": {}}\n>>>>>>> b\n'
@@ -511,7 +511,7 @@ def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_com
         *("measured-code", "compiled-code", "not-known", "times", "adopted-recordings", "several-ranks"),
         *("history", "fleet", "another-commit", "usage-errors", "unreadable-recording", "unreadable-baseline"),
     }
-    headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
+    headings = re.findall(r"^##+ (.*)$", PAGES, re.MULTILINE)
     assert len(set(headings)) == len(headings)
     assert set(headings) == common | set(Code)
     assert {*EXPLAINED, *ERRORS} <= set(headings)

@@ -1,7 +1,7 @@
 """The catalogues of reasons, of what limits see, and of their evidence: each kind as it reads and as it travels.
 
 The sentences stand in messages.txt beside this file, of one and of several of what is counted; after a change
-``python tests/test_messages.py`` writes it anew, and docs/messages.md below its introduction.
+``python tests/test_messages.py`` writes it anew, and the pages of messages in docs/ below their introductions.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pytest_torchprof.reasons import articles, catalogue, collectives, commit_ga
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
+from pytest_torchprof.reasons.chapters import PAGES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
 from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, TestFailed
@@ -64,7 +65,8 @@ from pytest_torchprof.trace.caches import CacheUse, CacheUses
 pytestmark = pytest.mark.any_torch
 
 SENTENCES = Path(__file__).with_name("messages.txt")
-PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
+DOCS = Path(__file__).parents[1] / "docs"
+INDEX = DOCS / "messages.md"
 
 # Those that speak of a result's limits or times are asked for where these are.
 ACCOUNTS = tuple(kind for kind in account.KINDS if "text_of" not in vars(kind))
@@ -243,24 +245,65 @@ def written():
     return "\n".join(lines) + "\n"
 
 
-def with_articles(page):
-    """Return the page with what the catalogue explains of each word below its own introduction."""
-    introduction, *_ = re.split(r"^(?=## )", page, maxsplit=1, flags=re.MULTILINE)
-    parts = [part for chapter, below in articles.chapters() for part in section("##", chapter, below)]
-    return introduction + "\n".join(parts).rstrip("\n") + "\n"
+def pages():
+    """Return the pages of messages by their files: what the catalogue explains, below the introduction of each."""
+    below = {INDEX: index(), **{DOCS / f"{page}.md": of_page(page) for page in PAGES}}
+    return {file: f"{introduction(file)}{text.rstrip()}\n" for file, text in below.items()}
+
+
+def introduction(file):
+    return re.split(r"^(?=## )", file.read_text(), maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def index():
+    """Return a place for each code, where links to the page that once held all of them land, and its link."""
+    rows = [
+        f"- {link(chapter)}" + (": " if below else "") + ", ".join(map(link, below))
+        for chapter, below in articles.chapters()
+    ]
+    return "\n".join(["## All codes", "", *rows])
+
+
+def link(article):
+    return f'<a id="{article.word}"></a>[{article.word}]({article.page}.md#{article.word})'
+
+
+def of_page(page):
+    chapters = [(chapter, below) for chapter, below in articles.chapters() if chapter.page == page]
+    text = "\n".join(part for chapter, below in chapters for part in section("##", chapter, below))
+    page_of = {article.word: article.page for article in articles.articles()}
+
+    def lead(target):
+        return target[0] if page_of[target[1]] == page else f"]({page_of[target[1]]}.md#{target[1]})"
+
+    return re.sub(r"\]\(#([\w-]+)\)", lead, text)
 
 
 def section(level, article, below=()):
     return [f"{level} {article.word}", *article.lines, "", *(line for part in below for line in section("###", part))]
 
 
-def test_the_page_holds_what_the_catalogue_explains():
-    assert with_articles(PAGE.read_text()) == PAGE.read_text(), "python tests/test_messages.py writes it"
+def test_each_page_holds_what_the_catalogue_explains():
+    assert pages() == {file: file.read_text() for file in pages()}, "python tests/test_messages.py writes them"
+    assert {*pages()} == {*DOCS.glob("messages*.md")}
 
 
-def test_each_chapter_has_its_row_in_the_table_of_who_meets_it_and_stands_in_that_order():
-    introduction, *chapters = re.split(r"^## (.*)$", PAGE.read_text(), flags=re.MULTILINE)
-    assert re.findall(r"\[([\w-]+)\]\(#\1\)", introduction) == chapters[::2]
+def test_no_page_of_messages_is_longer_than_somebody_leafs_through():
+    lengths = {file.name: len(file.read_text().splitlines()) for file in pages()}
+    assert max(lengths.values()) < 300, lengths
+
+
+def test_the_first_of_them_leads_to_each_other_and_to_the_place_of_each_code():
+    text = INDEX.read_text()
+    assert re.findall(r"\| \[[^\]]+\]\(([\w-]+)\.md\) \|$", text, re.MULTILINE) == [*PAGES]
+    headings = {
+        (page, heading)
+        for page in PAGES
+        for heading in re.findall(r"^##+ (.*)$", (DOCS / f"{page}.md").read_text(), re.MULTILINE)
+    }
+    places = re.findall(r'<a id="([\w-]+)"></a>\[\1\]\(([\w-]+)\.md#\1\)', text)
+    assert {(page, word) for word, page in places} == headings
+    assert len(places) == len(headings)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])
@@ -378,4 +421,5 @@ def test_a_reason_of_another_rank_names_it_and_is_for_that_ranks_own_doctor():
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
-    PAGE.write_text(with_articles(PAGE.read_text()))
+    for file, text in pages().items():
+        file.write_text(text)

@@ -1,4 +1,4 @@
-"""The search of the built site finds each question by its own words, and leads to its answer."""
+"""The search of the built site finds each question by its own words and each code, and leads to the answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM
+
+from pytest_torchprof.reasons.articles import articles
+from pytest_torchprof.reasons.codes import Code
 
 SITE = Path(os.environ.get("TORCHPROF_SITE", ".site"))
 QUESTIONS = re.findall(
@@ -43,6 +46,16 @@ def test_a_question_is_the_first_thing_that_is_found_by_its_own_words(browser):
     assert QUESTIONS
     found = browser.run(f"({ASKED})({json.dumps([*TYPED])})")
     assert dict(zip(TYPED, found, strict=True)) == {text: f"questions#{answer}" for text, answer in TYPED.items()}
+
+
+def test_a_code_is_found_where_it_is_explained(browser):
+    browser.call("Page.navigate", url=(SITE / "search.html").resolve().as_uri())
+    browser.wait("Search.hasIndex()")
+    found = browser.run(f"({ASKED})({json.dumps([*Code])})")
+    page_of = {article.word: article.page for article in articles()}
+    # One code is a finding's too.
+    page_of["lost-kernels"] = "findings"
+    assert dict(zip(Code, found, strict=True)) == {code: f"{page_of[code]}#{code}" for code in Code}
 
 
 def test_what_is_typed_into_the_search_leads_to_the_answer(browser):

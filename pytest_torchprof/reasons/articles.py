@@ -1,4 +1,4 @@
-"""What each code means and what to do, as articles: ``torchprof explain`` prints one, docs/messages.md holds all."""
+"""What each code means and what to do, as articles: ``torchprof explain`` prints one, pages in docs/ hold all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.reasons.adopting import InsteadOfFile, SignOfGpu
 from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import KINDS
-from pytest_torchprof.reasons.chapters import CHAPTERS
+from pytest_torchprof.reasons.chapters import CHAPTERS, PAGES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
 from pytest_torchprof.reasons.comparing import SideName
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.reasons.reason import Reason
 
-PAGE: Final = "messages"
 _TITLES: Final = ("text", "what it means", "what to do")
 _LONGEST_TEXT: Final = 80
 """Characters of a text, by which it is found."""
@@ -93,15 +92,16 @@ def chapters() -> Iterator[tuple[Article, tuple[Article, ...]]]:
     """Yield each chapter with the articles that it holds."""
     placed = {*CHAPTERS, *chain.from_iterable(CHAPTERS.values())}
     others = tuple(code for code in Code if code not in placed)
-    for chapter, words in CHAPTERS.items():
-        yield _article(chapter), tuple(map(_article, others if chapter == Code.NOT_MEASURED else words))
+    for page, chapter in ((page, chapter) for page, on_page in PAGES.items() for chapter in on_page):
+        words = others if chapter == Code.NOT_MEASURED else CHAPTERS[chapter]
+        yield _article(chapter, page), tuple(_article(word, page) for word in words)
 
 
-def _article(word: str) -> Article:
+def _article(word: str, page: str) -> Article:
     row = EXPLAINED.get(word) or ERRORS.get(word, Explained())
     about = ("", *cleandoc(row.about).split("\n")) if row.about else ()
     table = _table(row, [kind for kind in KINDS if vars(kind).get("CODE") == word])
-    return Article(word, PAGE, (*about, "", *table) if table else about)
+    return Article(word, page, (*about, "", *table) if table else about)
 
 
 def _table(row: Explained, kinds: Iterable[type[Reason]]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The chapters of docs/messages.md, those that most people meet first, and the codes in each."""
+"""The pages of messages in docs/, those that most people meet first, the chapters of each, and the codes in these."""
 
 from __future__ import annotations
 
@@ -125,3 +125,14 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """The chapters in their order; a code that none of them names is in that of *not measured*."""
+
+PAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "messages-usage": ("usage-errors",),
+    "messages-failures": (Code.LIMITS_MISSED, Code.NOT_MEASURED),
+    "messages-code": ("measured-code", "compiled-code", "not-known", "times"),
+    "messages-files": ("unreadable-recording", "unreadable-baseline", Code.REPORT_NOT_WRITTEN),
+    "messages-ranks": ("adopted-recordings", "several-ranks"),
+    "messages-against": ("another-commit",),
+    "messages-history": ("history", "fleet"),
+}
+"""The pages in their order, each by who meets what its chapters hold."""

@@ -1,7 +1,7 @@
 """What is explained of *not measured* and its codes beside the kinds of reasons that have them.
 
-``reasons.articles`` puts the rows together with the kinds; docs/messages.md and ``torchprof explain`` show that. All
-is Markdown, with links as pages in ``docs/`` have them.
+``reasons.articles`` puts the rows together with the kinds; the pages of messages and ``torchprof explain`` show that.
+All is Markdown, with links as pages in ``docs/`` have them; one to a code, ``(#lost-kernels)``, leads to its page.
 """
 
 from __future__ import annotations
