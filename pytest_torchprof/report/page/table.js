@@ -29,6 +29,13 @@ const DataTable = (() => {
     return h("td", {}, told(column.kind, value));
   };
 
+  // Where a row stands by itself, as on a phone, each of its cells has its title.
+  const titled = (column, row, largest) => {
+    const found = cell(column, row, largest);
+    found.dataset.title = column.title;
+    return found;
+  };
+
   const heading = (column, state, sort) => {
     const own = state.key === column.key;
     const left = column.kind === "text" || column.left;
@@ -69,7 +76,7 @@ const DataTable = (() => {
       const found = [...matching()].sort(compare(state.key, state.falling));
       const now = state.all ? found : found.slice(0, FIRST_ROWS);
       head.replaceChildren(...columns.map((column) => heading(column, state, sort)));
-      body.replaceChildren(...now.map((row) => h("tr", {class: row.className}, columns.map((column) => cell(column, row, largest)))));
+      body.replaceChildren(...now.map((row) => h("tr", {class: row.className}, columns.map((column) => titled(column, row, largest)))));
       more.hidden = found.length <= FIRST_ROWS;
       more.textContent = state.all ? `show the first ${FIRST_ROWS}` : `show all ${found.length.toLocaleString("en-US")}`;
       status.textContent = state.words ? `${found.length.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")}` : "";
