@@ -9,7 +9,7 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
-from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.findings import RULES, find, find_with_events
 from pytest_torchprof.findings.finding import Rule
 
 pytestmark = pytest.mark.any_torch
@@ -167,7 +167,8 @@ def union_us(spans):
 def test_what_gloo_does_while_nothing_computes_is_exposed(tmp_path):
     """A rank's time is counted once more from the events: gloo's ranges, less those of the operators that compute."""
     for path in jobs.record(tmp_path, REDUCING, steps=2):
-        found = {one.code: one for one in find(load(path, device="cpu"))}["exposed-communication"]
+        profile = load(path, device="cpu")
+        found = {one.code: one for one in find_with_events(profile)}["exposed-communication"]
         events = [one for one in json.loads(path.read_text())["traceEvents"] if one.get("ph") == "X"]
         own = [one for one in events if one["name"] in ("gloo:all_reduce", "aten::mm", "aten::sin")]
         spans = {one: [] for one in ("gloo:all_reduce", "aten::mm", "aten::sin")}
@@ -179,6 +180,10 @@ def test_what_gloo_does_while_nothing_computes_is_exposed(tmp_path):
         assert found.time_us == pytest.approx(union_us(talking) - both, abs=0.1)
         assert found.on_cpu
         assert found.collectives_us == {"all_reduce": pytest.approx(union_us(talking), abs=0.1)}
+        notes = profile.trace.annotations
+        marked = [(notes.start[i] / 1000, notes.end[i] / 1000) for i in found.events.annotations]
+        assert len(marked) == len(talking)
+        assert union_us(marked) == pytest.approx(union_us(talking), abs=0.1)
 
 
 def test_collectives_that_run_at_once_take_their_time_once(tmp_path):

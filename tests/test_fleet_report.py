@@ -411,9 +411,16 @@ class TestPage:
         for row in (row for rows in plain["groups"].values() for row in rows):
             row |= {"value": "NVIDIA RTX 6000 Ada Generation", "findings": {"exposed-communication": 1_234}}
         job = {
-            **{"name": "nightly/" + "llama_70b_tp8" * 4, "ranks": 8, "files": 5, "missing": [1, 2, 3]},
-            **{"outcome": "not measured", "limits_missed": [], "findings": ["exposed-communication"]},
-            **{"skew_us": 3.5, "late": 7, "why": "ranks 1, 2 and 3 have no recording [mixed-jobs]"},
+            "name": "nightly/" + "llama_70b_tp8" * 4,
+            "ranks": 8,
+            "files": 5,
+            "missing": [1, 2, 3],
+            "outcome": "not measured",
+            "limits_missed": [],
+            "findings": ["exposed-communication"],
+            "skew_us": 3.5,
+            "late": 7,
+            "why": "ranks 1, 2 and 3 have no recording [mixed-jobs]",
         }
         page = tmp_path / "long.html"
         page.write_text(fleet_page(msgspec.convert(plain | {"jobs": [job]}, FleetReport), "long"))

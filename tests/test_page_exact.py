@@ -44,9 +44,27 @@ FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
 
+ON_CPU = "gloo.json"
+
+
+def reducing_on_the_cpu(path):
+    """Write a recording of the CPU in which gloo works on two threads, at one time on both."""
+    builder = TraceBuilder()
+    builder.own(device="cpu", steps=2)
+    for at in (0, 1000):
+        builder.step(at // 1000, at, 900)
+        builder.op("aten::add", at + 10, 5)
+        for start, thread in ((100, 31), (200, 32)):
+            sent = {"Input Dims": [[[[250]]]], "Input type": ["TensorList"]}
+            builder.event("cpu_op", "c10d::allreduce_", at + start, 5, **sent)
+            builder.annotation("gloo:all_reduce", at + start + 10, 300, tid=thread)
+    return builder.write(path)
+
+
 @pytest.fixture(scope="module")
-def profiles():
-    return {path.name: load(path) for path in [*OWN, *SHARED]}
+def profiles(tmp_path_factory):
+    on_cpu = reducing_on_the_cpu(tmp_path_factory.mktemp("on_cpu") / ON_CPU)
+    return {path.name: load(path) for path in [*OWN, *SHARED, on_cpu]}
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +235,8 @@ def test_each_finding_marks_as_many_events_as_it_says(profiles, drawings, shown)
             if finding.code == "nothing-recorded":
                 assert drawn["ns"] / 1000 == pytest.approx(facts["time_us"], rel=1e-6)
                 assert drawn["pane"].startswith("Nothing is recorded\n"), name
+    (reduced,) = [at for at, one in enumerate(drawings[ON_CPU][0], 1) if one.code == "exposed-communication"]
+    assert [shown[ON_CPU][reduced][1][fact] for fact in ("marked", "ns")] == [4, 4 * 300_000]
     if SHARED:
         (sync,) = [at for at, one in enumerate(drawings[EAGER][0], 1) if one.code == "implicit-sync"]
         assert shown[EAGER][sync][1]["marked"] == 7023

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Message
 
-_ON_CPU: Final = ("gloo", "mpi", "ucc")
+BACKENDS_ON_CPU: Final = ("gloo", "mpi", "ucc")
 """Backends that mark with a range of their own, on whichever thread, when they worked."""
 _ON_CPU_AS: Final = {"reduce_scatter": "all_reduce"}
 """The collectives that gloo replaces by others."""
@@ -156,7 +156,7 @@ class _Calls:
     def _ranges(self) -> dict[int, int]:
         """For operators whose backend works on the CPU, its range: a queue serves those of one kind in their order."""
         notes, names, ops = self._trace.annotations, self._trace.names, self._trace.ops
-        meant = {i for i in set(notes.name) if names[i].partition(":")[0] in _ON_CPU}
+        meant = {i for i in set(notes.name) if names[i].partition(":")[0] in BACKENDS_ON_CPU}
         if not meant:
             return {}
         own = sorted(where(notes.name, meant), key=notes.start.__getitem__)

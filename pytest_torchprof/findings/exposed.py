@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Literal
 
+from pytest_torchprof.analysis.collective_calls import BACKENDS_ON_CPU
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication
 from pytest_torchprof.findings.events import Events
@@ -14,7 +15,7 @@ from pytest_torchprof.findings.silence import is_held_up
 from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.reasons.job_limits import CollectiveTimesUnknown
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +59,7 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
         decoded = analysis.launching.decoded(i)
         name = asked.get((trace.device_of[gpu.process[i]], trace.streams[gpu.stream[i]], gpu.start[i]))
         spent[name or decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
-    yield _exposed(analysis, lost, spent)
+    yield _exposed(analysis, lost, spent, Events(gpu_ops=tuple(sorted(work.communication))))
 
 
 def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
@@ -72,10 +73,23 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
             ran[each.name or "communication"].append((each.start_ns, each.start_ns + each.dur_ns))
     # A backend carries out several collectives at once.
     spent = Counter({name: intervals.length(intervals.merged(spans)) for name, spans in ran.items()})
-    yield _exposed(analysis, lost, spent)
+    yield _exposed(analysis, lost, spent, _ranges_of_backends(analysis))
 
 
-def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
+def _ranges_of_backends(analysis: Analysis) -> Events:
+    """Return the ranges in which backends on the CPU carried out the collectives of the steps."""
+    trace, notes = analysis.trace, analysis.trace.annotations
+    meant = {i for i in set(notes.name) if trace.names[i].partition(":")[0] in BACKENDS_ON_CPU}
+    # As this rank recorded them: those of a job are on a clock that all of its ranks share.
+    ran = {
+        (each.start_ns, each.start_ns + (each.dur_ns or 0))
+        for each in analysis.communication.collectives
+        if each.start_ns is not None
+    }
+    return Events(annotations=tuple(i for i in where(notes.name, meant) if (notes.start[i], notes.end[i]) in ran))
+
+
+def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str], events: Events) -> Finding:
     job = None if analysis.in_job is None else analysis.in_job.job
     beyond_us, uncompared_us = beyond_usual_us(analysis), _uncompared_us(analysis)
     computing_us = _computing_us(analysis)
@@ -90,7 +104,7 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
         cpu_held_up=is_held_up(analysis),
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
-        events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
+        events=events,
         # What overlaps needs something to compute, and what waits, or may wait, another rank that comes earlier.
         saves_us=min(lost_us, beyond_us + uncompared_us + computing_us),
     )
