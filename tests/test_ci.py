@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from job_picture import summary_in_picture
 from jsonschema import validate
 
 pytestmark = pytest.mark.any_torch
@@ -288,8 +289,16 @@ def test_workflows_with_and_without_a_gpu_of_the_split_and_without_baselines_are
     ]
 
 
+def without_times(summary):
+    """Return the lines of a summary in any order, since kernels come by their time, and without what differs by machine."""
+    lines = re.sub(
+        r"failed on .*|for information, not gated: .*|[\d.]+ [mun]?s\b|(?<=stays_fused\.)\w+|(?<=cpu-)\w+", "", summary
+    )
+    return sorted(" ".join(line.split()) for line in lines.splitlines())
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiled code on the CPU needs a C++ compiler")
-def test_the_workflow_without_a_gpu_gates_the_test_on_its_page(pytester):
+def test_the_workflow_without_a_gpu_gates_the_test_on_its_page_which_shows_what_it_leaves(pytester, monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "ci.md").read_text(encoding="utf-8")
     source = re.search(r"<!-- example: cpu -->\n```python\n(.*?)```", page, re.DOTALL)[1]
     workflow = yaml.safe_load(next(path for path in WORKFLOWS if path.name == "cpu-runner.yml").read_text())
@@ -302,8 +311,15 @@ def test_the_workflow_without_a_gpu_gates_the_test_on_its_page(pytester):
     pytester.runpytest("tests/cpu", "--torchprof-baseline=update").assert_outcomes(passed=1)
     pytester.runpytest(*command.split()[1:]).assert_outcomes(passed=1)
     (folder / "test_block.py").write_text(source.replace("@torch.compile\n", ""))
-    pytester.runpytest(*command.split()[1:]).assert_outcomes(failed=1)
+    summary = pytester.path / "summary.md"
+    for name, value in {"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_STEP_SUMMARY": str(summary)}.items():
+        monkeypatch.setenv(name, value)
+    result = pytester.runpytest(*command.split()[1:])
+    result.assert_outcomes(failed=1)
     assert (pytester.path / "torchprof" / "report.html").is_file()
+    (annotation,) = (line for line in result.outlines if line.startswith("::error"))
+    assert annotation.partition("%0A")[0] == re.search(r"<!-- annotation -->\n```text\n(.*)\n```", page)[1]
+    assert without_times(summary.read_text()) == without_times(summary_in_picture())
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
