@@ -682,6 +682,22 @@ def test_on_a_phone_nothing_is_cut(browser, opened, tmp_path):
 
 
 @needs_chromium
+def test_a_failure_is_there_to_its_end_without_scrolling(browser, tmp_path):
+    rows = [f"    + pointwise add_{number}: 1 per step" for number in range(24)]
+    lines = ["worse than the baseline", *rows, "  do: see what changed, " + "or accept it " * 20]
+    failed = result(outcome=Outcome.FAILED, message="\n".join(lines))
+    browser.open(write(tmp_path / "run.html", failed), width=1280)
+    beyond = "(({scrollWidth, clientWidth, scrollHeight, clientHeight}) => [scrollWidth - clientWidth, scrollHeight - clientHeight])"
+    assert browser.run(f"{beyond}(document.querySelector('.message pre'))") == [0, 0]
+    assert browser.run("document.querySelector('.message pre').textContent") == "\n".join([*lines, ""])
+    # What is wrapped goes on to the right of where its line begins.
+    wrapped = "document.querySelector('.message pre').lastElementChild"
+    pieces = f"((piece) => (piece.selectNodeContents({wrapped}), [...piece.getClientRects()].map(({{left}}) => left)))"
+    first, second, *_ = browser.run(f"{pieces}(document.createRange())")
+    assert second > first
+
+
+@needs_chromium
 def test_the_first_tab_leads_past_the_list(browser, tmp_path):
     page = write(tmp_path / "run.html", *(result(i) for i in range(30)))
     browser.open(page)

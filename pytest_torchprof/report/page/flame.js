@@ -30,7 +30,7 @@ const Flame = (() => {
     state.pane = h("div", {class: "tl-pane", role: "region", "aria-label": "The chosen frame", "aria-live": "polite"});
     state.table = h("div", {});
     state.element.replaceChildren(bar, h("div", {class: "tl-frame"}, state.canvas), state.pane,
-      h("details", {class: "tl-text"}, h("summary", {}, "The most of it as text"), state.table));
+      h("details", {class: "tl-text"}, h("summary", {}, "Its largest parts as text"), state.table));
     const listen = (kind, handler) => { state.canvas.addEventListener(kind, handler); };
     listen("pointermove", (event) => { const found = hit(state, event); state.canvas.style.cursor = found ? "pointer" : "default"; if (found) choose(state, found); });
     listen("click", (event) => { const found = hit(state, event); if (found) widen(state, pathOf(found)); });

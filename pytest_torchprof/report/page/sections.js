@@ -21,7 +21,14 @@ const Sections = (() => {
 
   // What is wider than the window scrolls by itself, by keyboard too.
   const scrolled = (label, table) => h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
-  const lines = (text) => String(text).split("\n").map((line) => visible(line)).join("\n");
+  // A line that is wrapped goes on further to the right than it begins, so that each still looks like one.
+  const lines = (text) => String(text).split("\n").map((line) => {
+    const found = h("span", {class: "line"}, `${visible(line)}\n`);
+    const columns = Math.min(line.search(/\S|$/), 12) + 4;
+    found.style.paddingLeft = `${columns}ch`;
+    found.style.textIndent = `-${columns}ch`;
+    return found;
+  });
 
   const message = (test) => {
     if (!test.message) return null;
