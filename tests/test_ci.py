@@ -15,6 +15,8 @@ import yaml
 from job_picture import summary_in_picture
 from jsonschema import validate
 
+from pytest_torchprof.text import WIDTH
+
 pytestmark = pytest.mark.any_torch
 
 WORKFLOWS = sorted((Path(__file__).parents[1] / "examples" / "ci").glob("*.yml"))
@@ -320,6 +322,7 @@ def test_the_workflow_without_a_gpu_gates_the_test_on_its_page_which_shows_what_
     (annotation,) = (line for line in result.outlines if line.startswith("::error"))
     assert annotation.partition("%0A")[0] == re.search(r"<!-- annotation -->\n```text\n(.*)\n```", page)[1]
     assert without_times(summary.read_text()) == without_times(summary_in_picture())
+    assert max(map(len, summary.read_text().splitlines())) <= WIDTH
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

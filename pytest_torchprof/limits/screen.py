@@ -35,6 +35,8 @@ class Screen:
     """The command that shows what is left out; empty where none does."""
     top: int | None = None
     """How many rows each limit has; None: as many as there is room for."""
+    scrolls: bool = False
+    """Whether it has as much room below as a file, though lines end where the columns do."""
 
     @classmethod
     def of_columns(cls, columns: int | None, **more: Any) -> Self:
@@ -79,7 +81,7 @@ class Screen:
         """Return how many lines each section has where so many limits fail, and ``others`` beside them or without."""
         if self.everything:
             return _UNBOUNDED
-        if self.columns is None:
+        if self.columns is None or self.scrolls:
             caps = _IN_A_FILE[min(limits, len(_IN_A_FILE) - 1)]
         else:
             caps = _ON_A_TERMINAL[min(limits + others, len(_ON_A_TERMINAL)) - 1]

@@ -319,6 +319,6 @@ else:
     AnyAccount = Union[KINDS]  # noqa: UP007 - of as many as there are
 
 
-def text_of(account: tuple[AnyAccount, ...], about: AccountSubject) -> str:
-    """Return an account in words, with lines as long as they are."""
-    return "\n".join(part.text_of(about, DEFAULT) for part in account)
+def text_of(account: tuple[AnyAccount, ...], about: AccountSubject, screen: Screen = DEFAULT) -> str:
+    """Return an account in words; without a screen its lines are as long as they are."""
+    return "\n".join(part.text_of(about, screen) for part in account)

@@ -6,12 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.limits import Screen
 from pytest_torchprof.report.account import LimitsNotHeld
 from pytest_torchprof.report.json_report import reported_value
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
-from pytest_torchprof.text import and_more, printable
+from pytest_torchprof.text import WIDTH, and_more, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 # An annotation shows this much before it is folded, and a summary is meant to be read: the report has the rest.
 _LONGEST_MESSAGE = 4000
 _MOST_FAILURES = 20
-_MOST_LINES = 40
+_MOST_LINES = 60
+# A block of a summary scrolls sideways, where what to do would stand beyond its edge.
+_IN_A_SUMMARY = Screen(columns=WIDTH, scrolls=True)
 PREFIX = "torchprof"
 """The beginning of the names of a test's properties."""
 
@@ -64,7 +67,8 @@ def step_summary(run: RunResults) -> str:
     place += f", against {escaped(run.against.shown)}" if run.against is not None else ""
     lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
     for result in failed[:_MOST_FAILURES]:
-        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut_lines(result.message)), ""]
+        text = _cut_lines(result.message_on(_IN_A_SUMMARY))
+        lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(text), ""]
     if len(failed) > _MOST_FAILURES:
         lines += [f"{and_more(len(failed) - _MOST_FAILURES).lstrip()}: see the report", ""]
     return "\n".join([*lines, *unused_entries(run)])

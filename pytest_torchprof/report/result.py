@@ -14,7 +14,7 @@ from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads t
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.kernels.kernels import by_name
-from pytest_torchprof.limits import Verdict  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.limits import DEFAULT, Verdict
 from pytest_torchprof.reasons.catalogue import AnyReason, from_plain
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.account import AccountSubject, AnyAccount, FromReport, text_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.kernel import LaunchedKernel
+    from pytest_torchprof.limits import Screen
 
 
 NOTHING_COMPARED: Final = (None, BaselineState.NEW, BaselineState.UNKNOWN)
@@ -152,7 +153,11 @@ class Result(Struct, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         """The text of its failure, or why it was skipped or not measured; empty when it passed."""
-        text = text_of(self.account, AccountSubject(self.label, self.limits, self.against_time))
+        return self.message_on(DEFAULT)
+
+    def message_on(self, screen: Screen) -> str:
+        """Return the message in the room of a screen."""
+        text = text_of(self.account, AccountSubject(self.label, self.limits, self.against_time), screen)
         return f"rank {self.rank} of {self.ranks}: {text}" if text and self.for_ranks else text
 
     @property
