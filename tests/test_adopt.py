@@ -22,6 +22,8 @@ from pytest_torchprof.reasons.own_steps import NoGpuOperations
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
+pytestmark = pytest.mark.any_torch
+
 ADOPTING = """
 import contextlib, gzip, json, os, shutil, threading, time
 from pathlib import Path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.any_torch
+
 QUESTIONS = {
     "a limit": ("profile.expect(max_syncs=0)", "max_syncs=0 * [[]needs-gpu]"),
     "a limit beside one that is missed": ("profile.expect(max_kernels=0, max_syncs=0)", "max_syncs=0 * [[]needs-gpu]"),

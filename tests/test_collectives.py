@@ -380,6 +380,7 @@ def test_each_kernel_that_communicates_belongs_to_one_collective(name, shared_tr
     assert all(one.name for one in profile.collectives)
 
 
+@pytest.mark.any_torch
 def test_sizes_are_those_of_the_operators_operands(shared_trace):
     """A second way to the same: by the raw events, with the sizes of the operand that is larger."""
     path = shared_trace("a100_graphs_nccl_orphans")
@@ -428,6 +429,7 @@ def from_the_raw_file(path):
         yield round(event["ts"] * 1000), round(event["dur"] * 1000), max(sizes)
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", ["a100_graphs_nccl_orphans", "a100_megatron_tp8_rank1", "v100_dlrm_rank0"])
 def test_durations_and_bandwidths_are_those_of_another_computation(name, shared_trace):
     path = shared_trace(name)
@@ -485,6 +487,7 @@ def analyzed(capsys, path, *words):
     return capsys.readouterr().out
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("name", NCCL)
 def test_rows_of_collectives_add_up_to_them(name, shared_trace, capsys):
     path = shared_trace(name)
@@ -542,6 +545,7 @@ def test_the_table_is_there_where_there_is_communication_only(shared_trace, caps
     assert "no collectives in the step" in analyzed(capsys, path, "--no-findings", "--by", "collective")
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("width", [40, 60, 80, 132])
 def test_the_table_fits_the_terminal(shared_trace, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

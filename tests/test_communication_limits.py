@@ -17,6 +17,8 @@ from pytest_torchprof.reasons.job_limits import (
 )
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.any_torch
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

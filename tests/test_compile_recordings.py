@@ -12,6 +12,8 @@ from pytest_torchprof.profiles import load
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, UnknownLimit
 
+pytestmark = pytest.mark.any_torch
+
 
 @pytest.fixture
 def recorded(tmp_path):

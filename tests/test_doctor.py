@@ -69,6 +69,7 @@ def test_on_a_narrow_screen_no_word_of_an_answer_is_broken(monkeypatch, capsys):
     assert "2.13.0+cpu, and so on" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.any_torch
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU says")
 def test_json_holds_every_answer_and_nothing_of_the_user(tmp_path):
     # A fork has read before which compiler there is.
@@ -141,6 +142,7 @@ def test_a_check_that_raises_is_an_answer():
     assert "its process was ended by SIGABRT" in answers[1].text
 
 
+@pytest.mark.any_torch
 def test_a_check_that_hangs_is_ended():
     began = time.monotonic()
     with pytest.raises(inquiry.ChildFailed, match="it did not end within 3 s and was ended"):
@@ -219,6 +221,7 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     assert answer.status == "ok"
 
 
+@pytest.mark.any_torch
 def test_each_line_is_written_as_soon_as_it_is_known():
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
         said = [doctor.stdout.readline() for _ in range(4)]
@@ -228,6 +231,7 @@ def test_each_line_is_written_as_soon_as_it_is_known():
     assert any(line.startswith("ok         torch ") for line in said)
 
 
+@pytest.mark.any_torch
 def test_nobody_needs_to_read_to_the_end(tmp_path):
     answers, its_output = os.pipe()
     pipe, errors = Connection(its_output, readable=False), tmp_path / "errors"

@@ -160,6 +160,7 @@ def test_what_the_profiler_did_meanwhile_is_told_apart(profile_of):
     ]
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("recording", FINDINGS)
 def test_the_parts_of_other_make_the_whole(recording, shared_trace):
     found = load(shared_trace(recording)).efficiency

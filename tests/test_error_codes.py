@@ -19,6 +19,8 @@ from pytest_torchprof.reasons.explained import EXPLAINED
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.testing.recordings import recording_name
 
+pytestmark = pytest.mark.any_torch
+
 ROOT = Path(__file__).parents[1]
 SOURCES = {path: path.read_text() for path in (ROOT / "pytest_torchprof").rglob("*.py")}
 PAGES = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("messages-*.md")))

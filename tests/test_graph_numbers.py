@@ -9,6 +9,8 @@ from facts import says
 from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.reasons.lost_work import SharedGraphNumbers, StrayGraphNumbers
 
+pytestmark = pytest.mark.any_torch
+
 GRAPH, NODES = 3, 3
 AFTER = "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly"
 

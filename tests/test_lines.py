@@ -185,6 +185,7 @@ def test_it(torchprof):
     run_tests(TRACER + source).assert_outcomes(passed=1)
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("core", ["ctrace", "pytrace"])
 def test_coverage_misses_nothing_after_a_missed_limit(pytester, monkeypatch, core):
     pytest.importorskip("coverage")

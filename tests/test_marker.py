@@ -150,6 +150,7 @@ def test_nothing_is_meant():
     )
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
@@ -461,6 +462,7 @@ def pytest_runtest_call(item):
     result.stdout.fnmatch_lines(["*[[]late-marker]*"])
 
 
+@pytest.mark.any_torch
 def test_ranks_that_come_after_collection_are_too_late_and_no_pass(run_tests):
     source = """
 @pytest.fixture

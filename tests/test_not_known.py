@@ -20,6 +20,8 @@ from pytest_torchprof.kernels.own_kernels import OwnKernels
 from pytest_torchprof.limits import HOLDS, LIMITS, MISSED, NOT_MEASURED, check_limits, read_limits
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 
+pytestmark = pytest.mark.any_torch
+
 SELECTORS = [
     *(family(name) for name in FAMILIES),
     gemm(),

@@ -12,6 +12,8 @@ from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.baseline import entry_of, read, update
 from pytest_torchprof.cli import main
 
+pytestmark = pytest.mark.any_torch
+
 SAMPLED = {
     "torch's own profiler": {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "args": {"": 40.0}},
     "a metric without a name of torch's": {

@@ -15,6 +15,8 @@ from pytest_torchprof import profile as measured
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.own_kernels import read_own_kernels
 
+pytestmark = pytest.mark.any_torch
+
 MARKED = """
 from pytest_torchprof import gemm, family
 

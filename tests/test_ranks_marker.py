@@ -142,6 +142,7 @@ def test_odd(torchprof, number):
 """
 
 
+@pytest.mark.any_torch
 def test_an_id_that_a_rank_has_not_collected_is_said_to_be_that(tmp_path):
     write(tmp_path, OTHER_IDS)
     done = start(tmp_path).done()
@@ -259,6 +260,7 @@ def test_what_a_rank_measured_of_a_test_that_failed_on_another_did_not_pass():
     assert (result.outcome, result.message) == ("failed", "rank 1 of 2: ImportError: none")
 
 
+@pytest.mark.any_torch
 def test_a_job_ends_with_who_waits_for_it(tmp_path):
     write(tmp_path, "@two\ndef test_hangs():\n    open(str(os.getpid()), 'w').close()\n    time.sleep(600)\n")
     process = start(tmp_path)
@@ -333,6 +335,7 @@ def test_one_device_for_several_ranks_is_refused(run_tests):
     result.stderr.fnmatch_lines(["*device='cuda:1' is one GPU*write device='cuda' *contradiction]*"])
 
 
+@pytest.mark.any_torch
 def test_each_worker_has_a_gpu_of_its_own(pytester, monkeypatch):
     # A part of a GPU is known by its name alone, so that no GPU need be there.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-one, MIG-two")

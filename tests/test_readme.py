@@ -9,6 +9,8 @@ import pytest
 import readme_sample
 from terminal_picture import text_in
 
+pytestmark = pytest.mark.any_torch
+
 # Times, the machine, the name of a recording's file: what differs from run to run, and the layout with it.
 _VARIES = re.compile(r"\S*::|[\d.,]+ (?:us|ms|s)\b|torchprof: .*|\.[0-9a-f]{8}\.|[- ]{2,}")
 

@@ -8,6 +8,8 @@ from builder import TraceBuilder
 from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.reasons.lost_work import LostKernels
 
+pytestmark = pytest.mark.any_torch
+
 
 @pytest.fixture
 def profile(tmp_path):

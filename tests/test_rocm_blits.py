@@ -10,6 +10,8 @@ from pytest_torchprof import LimitsMissed, gemm, load
 from pytest_torchprof.reasons.composed import AllowanceUntold
 from pytest_torchprof.reasons.lines import DestinationUnknown
 
+pytestmark = pytest.mark.any_torch
+
 
 @pytest.fixture
 def profile(tmp_path):

@@ -7,6 +7,8 @@ from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, communication, load
 
+pytestmark = pytest.mark.any_torch
+
 RCCL = "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)"
 STEPS = 2
 

@@ -73,6 +73,7 @@ def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, limit, s
     assert done.stdout.count("arguments") == 1
 
 
+@pytest.mark.any_torch
 def test_as_many_rows_as_are_asked_for_are_shown_below_each_limit(program):
     path = program("\n    for op in (torch.sin, torch.cos, torch.exp, torch.abs, torch.neg):\n        op(x)\n")
     limits = ("--limit", "max_kernels=1", "--limit", "max_gpu_time=0")
@@ -108,6 +109,7 @@ def test_without_a_limit_there_is_no_json_that_could_be_taken_for_a_verdict(prog
     assert "--limit" in done.stderr
 
 
+@pytest.mark.any_torch
 @pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux")
 @pytest.mark.parametrize("columns", [40, 80])
 def test_no_line_of_what_was_missed_is_wider_than_the_terminal(program, columns):
@@ -129,6 +131,7 @@ def test_a_program_finds_its_arguments_and_modules_and_runs_once(program):
     assert "aten::mm" in done.stdout
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize(
     ("words", "arguments"),
     [
@@ -177,6 +180,7 @@ def test_the_recording_is_kept_whether_limits_hold_or_not(program):
     assert "recording: kept.json.gz" in done.stdout
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize(
     ("ending", "status", "words"),
     [
@@ -201,6 +205,7 @@ def test_the_programs_own_failure_is_its_own_exit_status(program, ending, status
     assert not Path("kept.json").exists()
 
 
+@pytest.mark.any_torch
 def test_a_program_that_exits_well_is_judged(program):
     assert run(*HOLDS, program("sys.exit(0)")).returncode == 0
     assert run(*MISSES, program("sys.exit()")).returncode == 1
@@ -210,6 +215,7 @@ def test_a_program_that_exits_well_is_judged(program):
 LEFT_NOTHING = "and has left nothing to judge: by os._exit, by exec, as the first process of a daemon, or "
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
@@ -233,6 +239,7 @@ def test_a_program_that_leaves_nothing_to_judge_is_not_measured(program, ending,
     assert line.endswith("[not-run-to-end]")
 
 
+@pytest.mark.any_torch
 @pytest.mark.parametrize("end", ["sys.exit(3)", "pass", "raise ValueError"])
 def test_only_the_process_that_was_started_judges_whatever_a_fork_of_it_does(program, end):
     fork = f"""
@@ -250,6 +257,7 @@ def test_only_the_process_that_was_started_judges_whatever_a_fork_of_it_does(pro
     assert len([line for line in done.stdout.splitlines() if line.startswith("at the end")]) == 2
 
 
+@pytest.mark.any_torch
 def test_processes_that_a_program_starts_by_multiprocessing_are_its_own_and_not_judged(program):
     pools = """
     import multiprocessing

@@ -267,6 +267,7 @@ def test_the_recording_is_there_as_long_as_its_profile(tmp_path):
     assert not recording.parent.exists()
 
 
+@pytest.mark.any_torch
 def test_a_script_needs_no_session_of_pytest_and_leaves_no_file(tmp_path):
     script = """
 import sys, torch

@@ -7,6 +7,8 @@ from builder import AUTOGRAD, CPU, MAIN, TraceBuilder
 
 from pytest_torchprof import load
 
+pytestmark = pytest.mark.any_torch
+
 DEAD = 900
 """A thread that was profiled and ended before the recording; kineto still writes its id."""
 FIRST, SECOND = 1002, 1003
