@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import ChainMap
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -112,13 +113,14 @@ NO_SENTENCES = {"others", "shown", "where"}
 PROSE = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
 
 
+@cache
 def makers_of_sentences(source):
     """Return the functions and properties of a source that return words of ours: three in a row."""
-    return {
+    return frozenset(
         name
         for node, name in in_functions(ast.parse(source), "")
         if name and isinstance(node, ast.Return) and is_prose(node.value)
-    }
+    )
 
 
 def is_prose(node):
@@ -517,6 +519,12 @@ STILL_PINNED = {
 """How many literals of a test file still hold words of a catalogue's sentence; the numbers only go down."""
 
 
+@cache
+def rows_of_sentences(sentences):
+    """Return all rows of four words that the catalogues have: of each file the same are looked for."""
+    return frozenset(rows_of_four_words(sentences))
+
+
 def rows_of_four_words(text):
     """Yield each four words of a text that follow one another."""
     for part in NO_WORDS.sub("\0", text).split("\0"):
@@ -540,7 +548,7 @@ def literals(source):
 
 def pinned(source, sentences):
     """Return what a source pins: the line of each literal that has four words of a sentence, and these."""
-    rows = set(rows_of_four_words(sentences))
+    rows = rows_of_sentences(sentences)
     hits = [
         (line, next((row for row in rows_of_four_words(text) if row in rows), ())) for line, text in literals(source)
     ]
