@@ -161,6 +161,9 @@ def _settle(where: _Where) -> None:
     tempfile.tempdir = None
     if gpu_is_simulated():
         ctypes.CDLL(None).fakegpu_reload()
+    if "CXX" in os.environ:
+        # Inductor, which is imported already, has read this of another environment.
+        importlib.import_module("torch._inductor.config").cpp.cxx = (None, os.environ["CXX"])
     os.chdir(where.folder)
     # A test's module that is written twice in a second would be taken for the same.
     sys.dont_write_bytecode = True
