@@ -18,6 +18,7 @@ import installed
 import postgres
 import pytest
 from _pytest.pytester import SysModulesSnapshot  # it has no public name
+from simulated import gpu_is_simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,10 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # torch asks by the network for the name of each address that it meets at, loopback's too, and waits for an answer: where one is
 # lost, the default is five seconds, in which a rank keeps all others waiting.
 os.environ.setdefault("RES_OPTIONS", "timeout:1")
+
+# Each worker has a simulated GPU of its own: on one that all share, each would wait until no other one measures.
+if gpu_is_simulated() and (worker := os.environ.get("PYTEST_XDIST_WORKER")):
+    os.environ.setdefault("FAKEGPU_MACHINE", worker.removeprefix("gw"))
 
 # A shell that runs the tests in the background has this signal ignored, and so would every process that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -204,6 +204,22 @@ def test_each_checkout_has_devices_of_its_own(process):
     assert uuid.split("-")[1] == checkout
 
 
+def test_each_machine_has_devices_of_its_own(process, monkeypatch):
+    """So do the workers of a run; CUDA and NVML call a device the same, and find it by that."""
+    program = """
+        import pynvml
+        pynvml.nvmlInit()
+        uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+        print(json.dumps([uuid, pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))]))
+    """
+    told = [process(program, MACHINE=machine) for machine in (0, 7, 4095)]
+    assert [cuda for cuda, _ in told] == [nvml for _, nvml in told]
+    assert [cuda.split("-")[3] for cuda, _ in told] == ["4000", "4007", "4fff"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", told[1][0])
+    count = "print(json.dumps(torch.cuda.device_count()))"
+    assert [process(count, MACHINE=machine) for machine in (7, 8)] == [1, 0]
+
+
 def test_two_devices_have_streams_memory_and_rows_of_their_own(process):
     said = process(
         """

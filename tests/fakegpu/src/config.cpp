@@ -52,7 +52,7 @@ int deviceOf(const std::string& entry, int count) {
   if (entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0) {
     for (int i = 0; i < count; i++) {
       char uuid[64];
-      snprintf(uuid, sizeof uuid, "%.4sfa4e0000-%04x-4000-8000-00000000%04x", entry.c_str(), CHECKOUT, i);
+      snprintf(uuid, sizeof uuid, "%.4sfa4e0000-%04x-4%03x-8000-00000000%04x", entry.c_str(), CHECKOUT, machine(), i);
       if (std::string(uuid).rfind(entry, 0) == 0) return i;
     }
     return -1;
@@ -161,6 +161,9 @@ std::atomic<const Config*>& current() {
 
 const Config& cfg() {
   return *current();
+}
+unsigned machine() {
+  return (unsigned)number("FAKEGPU_MACHINE", 0) & 0xfff;
 }
 }  // namespace fake
 

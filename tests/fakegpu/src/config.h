@@ -58,4 +58,6 @@ struct Config {
   Faults faults;
 };
 const Config& cfg();
+// The number of the machine that the devices are of: 12 bits of their UUIDs.
+unsigned machine();
 }  // namespace fake

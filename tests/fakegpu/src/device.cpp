@@ -142,7 +142,9 @@ int countError() {
 void uuid(int dev, char out[16]) {
   memset(out, 0, 16);
   int p = cfg().visible.empty() ? dev : cfg().visible[dev];
-  const unsigned char head[] = {0xfa, 0x4e, 0, 0, CHECKOUT >> 8, CHECKOUT & 255, 0x40, 0, 0x80, 0};  // as in config.cpp and nvml.cpp
+  unsigned char high = machine() >> 8, low = machine() & 255;
+  // As in config.cpp and nvml.cpp.
+  const unsigned char head[] = {0xfa, 0x4e, 0, 0, CHECKOUT >> 8, CHECKOUT & 255, (unsigned char)(0x40 | high), low, 0x80};
   memcpy(out, head, sizeof head);
   out[14] = (char)(p >> 8);
   out[15] = (char)p;

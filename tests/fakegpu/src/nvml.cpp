@@ -48,10 +48,10 @@ Device sliceOf(long index) {
 // As in config.cpp and device.cpp. The name of a device that is cut into slices is not the name of the slice.
 std::string uuid(Device d) {
   char text[64];
-  const char* form = isSlice(d) ? "MIG-fa4e0000-%04x-4000-8000-00000000%04lx"
-                     : mig()    ? "GPU-fa4e0001-%04x-4000-8000-00000000%04lx"
-                                : "GPU-fa4e0000-%04x-4000-8000-00000000%04lx";
-  snprintf(text, sizeof text, form, CHECKOUT, indexOf(d));
+  const char* form = isSlice(d) ? "MIG-fa4e0000-%04x-4%03x-8000-00000000%04lx"
+                     : mig()    ? "GPU-fa4e0001-%04x-4%03x-8000-00000000%04lx"
+                                : "GPU-fa4e0000-%04x-4%03x-8000-00000000%04lx";
+  snprintf(text, sizeof text, form, CHECKOUT, number("FAKEGPU_MACHINE", 0) & 0xfff, indexOf(d));
   return text;
 }
 
