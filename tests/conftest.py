@@ -6,6 +6,7 @@ import atexit
 import gc
 import importlib
 import os
+import re
 import signal
 import sys
 from multiprocessing.util import get_temp_dir
@@ -70,6 +71,16 @@ def pytest_collection() -> Iterator[object]:
         return (yield)
     finally:
         gc.enable()
+
+
+ALL_SAY_THE_SAME = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.any_torch\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file for ``-m 'not any_torch'`` of which every test has this mark."""
+    if config.getoption("markexpr") != "not any_torch" or collection_path.suffix != ".py":
+        return None
+    return ALL_SAY_THE_SAME.search(collection_path.read_text(encoding="utf-8")) is not None or None
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
