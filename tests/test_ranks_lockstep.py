@@ -7,8 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import fresh
@@ -717,17 +715,10 @@ def test_fails_on_rank_1(torchprof):
 
 
 def torchrun(folder, *args):
-    """Run pytest in two ranks by torchrun; return the finished process."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    return subprocess.run(
-        [*launcher, "-m", "pytest", "-p", "no:cacheprovider", "--torchprof-device=cpu", *args],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LONGEST_S,
-        check=False,
-    )
+    """Run pytest in two ranks by torchrun, all of them forks; return the finished process."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    ranks = ("-m", "pytest", "-p", "no:cacheprovider", "--torchprof-device=cpu", *args)
+    return fresh.run_python(*launcher, *ranks, folder=folder, environment=os.environ, limit_s=LONGEST_S)
 
 
 def test_torchrun_leaves_a_recording_of_each_rank_and_one_baseline_and_report(pytester, monkeypatch):
