@@ -42,7 +42,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
@@ -171,49 +171,54 @@ _NO_INPUTS = b"null,null,null"
 _NO_SHAPE, _MOST_SHAPES = b"\0\0\0", 2**16 - 1
 
 
-class _Numbering(defaultdict[Any, int]):
-    """Numbers values in the order in which they come."""
-
-    def __init__(self) -> None:
-        super().__init__(count().__next__)
+def _numbering() -> defaultdict[Any, int]:
+    """Return a dict that numbers values in the order in which they come."""
+    # No class of its own: looking something up in a subclass of dict takes CPython half as long again.
+    return defaultdict(count().__next__)
 
 
 _DIGITS = 19  # The most that 64 bits hold.
 
 
-class _Threads(defaultdict[Any, int]):
+class _Threads:
     """Numbers thread and stream ids, which the oldest files write now as text, now as a number."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.labels: list[int | str] = []
+        self._numbers: dict[int | str, int] = {}
 
-    def __missing__(self, key: int | str) -> int:
-        spelled = isinstance(key, str) and len(key) < _DIGITS and key.strip().lstrip("-").isdecimal()
-        label = int(key) if spelled else key
-        number = self[label] if label is not key and label in self else None
+    def numbers(self, ids: Sequence[int | str]) -> list[int]:
+        """Return the number of each id."""
+        known = self._numbers
+        try:
+            return [known[identity] for identity in ids]
+        except KeyError:
+            for identity in dict.fromkeys(ids):
+                if identity not in known:
+                    known[identity] = self._number(identity)
+            return [known[identity] for identity in ids]
+
+    def _number(self, identity: int | str) -> int:
+        spelled = isinstance(identity, str) and len(identity) < _DIGITS and identity.strip().lstrip("-").isdecimal()
+        label = int(identity) if spelled else identity
+        number = self._numbers.get(label)
         if number is None:
-            number = len(self.labels)
+            number = self._numbers[label] = len(self.labels)
             self.labels.append(label)
-            self[label] = number
-        self[key] = number
         return number
 
 
-class _Roles(dict[str, Any]):
-    """Takes an event by its category, ``roles[category](event)``, and keeps it under its role."""
+class _Roles:
+    """Sorts events by role, those of unknown work aside."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.events: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
         self.unknown: Counter[str] = Counter()
 
-    def __missing__(self, category: str) -> Callable[[Any], None]:
+    def taker(self, category: str) -> Callable[[Any], None]:
+        """Return the function that takes an event of this category, and keeps it under its role."""
         role, known = ROLES.get(category.lower()), category.lower() in _LEFT_OUT
-        put: Callable[[Any], None]
-        put = _nowhere if known else self._count if role is None else self.events[role].append
-        self[category] = put
-        return put
+        return _nowhere if known else self._count if role is None else self.events[role].append
 
     def _count(self, event: Any) -> None:
         if event.args.stream is not None:
@@ -232,13 +237,13 @@ class Columns:
         self._weight = 0
         self.types = kinds(WHOLE, all_args=False)
         """How the events so far were read."""
-        self.names = _Numbering()
+        self.names = _numbering()
         self.threads = _Threads()
         self.streams = _Threads()
         self.processes = _Threads()
-        self.inputs = _Numbering()
+        self.inputs = _numbering()
         self.inputs[_NO_INPUTS]
-        self.shapes = _Numbering()
+        self.shapes = _numbering()
         self.shapes[_NO_SHAPE]
         self.ops, self.annotations, self.frames, self.overheads = Ranges(), Ranges(), Ranges(), Ranges()
         self.calls, self.gpu, self.gpu_annotations = Calls(), GpuOps(), GpuRanges()
@@ -269,9 +274,14 @@ class Columns:
         complete: Any = types.event
         counter: Any = types.counter
         roles, others, counters = _Roles(), [], set()
+        takers: dict[str, Callable[[Any], None]] = {}
         for event in events:
             if type(event) is complete:
-                roles[event.cat](event)
+                try:
+                    take = takers[event.cat]
+                except KeyError:
+                    take = takers[event.cat] = roles.taker(event.cat)
+                take(event)
             elif event.label in _KEPT:
                 others.append(event)
             elif type(event) is counter:
@@ -281,7 +291,7 @@ class Columns:
         self._fold_others(others, types, stamps)
         self.count(len(events))
         self.unknown += roles.unknown
-        self.samples_hardware |= _SAMPLES in roles or any(map(_is_of_hardware, counters))
+        self.samples_hardware |= _SAMPLES in takers or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
         for role, (start, took) in times.items():
             part = self._parts[role]
@@ -305,8 +315,7 @@ class Columns:
             part.process.extend([event.pid for event in members])
             part.stream.extend([event.tid if event.args.stream is None else event.args.stream for event in members])
         else:
-            threads = self.threads
-            part.thread.extend([threads[event.tid] for event in members])
+            part.thread.extend(self.threads.numbers([event.tid for event in members]))
             if isinstance(part, Ranges):
                 self._operands(part, role, members, types)
             else:
@@ -333,16 +342,17 @@ class Columns:
         # First all that can fail, as above.
         kept = [event for event in events if type(event) in (start, finish, instant)]
         moments = in_ns([event.ts for event in kept], stamps)
-        arrows, allocations, threads = self.arrows, self.allocations, self.threads
-        for event, moment in zip(kept, moments, strict=True):
+        arrows, allocations = self.arrows, self.allocations
+        threads = self.threads.numbers([event.tid for event in kept])
+        for event, moment, thread in zip(kept, moments, threads, strict=True):
             if type(event) is instant:
                 allocations.moment.append(moment)
-                allocations.thread.append(threads[event.tid])
+                allocations.thread.append(thread)
                 allocations.size.append(event.args.size)
                 allocations.device_type.append(event.args.device_type)
             else:
                 ends = arrows.starts if type(event) is start else arrows.finishes
-                ends[event.id] = (threads[event.tid], moment)
+                ends[event.id] = (thread, moment)
 
     def _operands(self, part: Ranges, role: str, events: list[Any], types: Kinds) -> None:
         """Append the operands of operators and annotations, and the messages of collectives."""
@@ -364,13 +374,13 @@ class Columns:
                 self.parameters |= messages_of(args, first)
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any], types: Kinds) -> None:
-        streams, processes, first = self.streams, self.processes, len(gpu.kind)
+        first = len(gpu.kind)
         args = [event.args for event in events]
         gpu.kind.extend([GPU[role]] * len(events))
-        gpu.process.extend([processes[event.pid] for event in events])
+        gpu.process.extend(self.processes.numbers([event.pid for event in events]))
         shown = [event.tid if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
         true = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(shown, args, strict=True)]
-        gpu.stream.extend([streams[stream] for stream in true])
+        gpu.stream.extend(self.streams.numbers(true))
         gpu.correlation.extend([arg.correlation for arg in args])
         gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
