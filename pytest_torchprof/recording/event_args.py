@@ -56,7 +56,8 @@ class Args(
     grid: Raw = _EMPTY
     block: Raw = _EMPTY
     occupancy: float = -1.0
-    size: Whole = -1
+    size: Whole | str = -1
+    """A text in ROCm's calls that copy: an error there would have each event read by itself."""
 
 
 _RARE = {

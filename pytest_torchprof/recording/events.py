@@ -27,6 +27,7 @@ from pytest_torchprof.recording.event_args import (
 )
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
 from pytest_torchprof.trace.columns import (
+    ABSENT,
     KERNEL,
     MEMCPY,
     MEMSET,
@@ -42,7 +43,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
@@ -229,6 +230,17 @@ def _nowhere(_: Any) -> None:
     """Drop an event that nothing uses."""
 
 
+def _sizes(args: Iterable[Any]) -> list[int]:
+    """Return how many bytes operations copied, ABSENT where that is not known."""
+    sizes = [arg.size for arg in args]
+    if str in set(map(type, sizes)):
+        from pytest_torchprof.recording.oddities import quantity  # noqa: PLC0415 - only odd events need it
+
+        known = map(quantity, sizes)
+        return [ABSENT if size is None else int(size) for size in known]
+    return sizes
+
+
 class Columns:
     """The columns of all events, filled by one call of :meth:`fold` for each piece of the file."""
 
@@ -385,7 +397,7 @@ class Columns:
         gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
         gpu.occupancy.fromlist([arg.occupancy for arg in args])
-        gpu.size.extend([arg.size for arg in args])
+        gpu.size.extend(_sizes(args))
         shapes, joined = self.shapes, b"\0".join
         numbers = [shapes[joined((arg.grid, arg.block, arg.registers, arg.shared))] for arg in args]
         if any(numbers):

@@ -123,12 +123,12 @@ def _args(given: Mapping[str, Any], written: Mapping[str, msgspec.Raw]) -> AllAr
         elif field.type is msgspec.Raw:
             values[field.name] = written[key]
         elif field.name in ("stream", "ran_on"):
-            if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
+            if isinstance(value, str) or (isinstance(value, int) and quantity(value) is not None):
                 values[field.name] = value
         elif field.name in _TEXTS:
             if isinstance(value, str):
                 values[field.name] = value
-        elif (read := _quantity(value)) is not None:
+        elif (read := quantity(value)) is not None:
             values[field.name] = float(read) if field.type is float else int(read)
     return AllArgs(**values)
 
@@ -142,7 +142,7 @@ def _fields() -> Mapping[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(AllArgs)}
 
 
-def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
+def quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
     """Return the number in an argument; None if there is none, or if it is larger than ``most``."""
     if isinstance(value, str):
         try:
@@ -157,7 +157,7 @@ def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
 
 
 def _number(value: Any, key: str, number: int) -> int | Decimal:
-    read = _quantity(value, LATEST_US)
+    read = quantity(value, LATEST_US)
     if read is None:
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         oddity = Oddity.TOO_LATE if is_number else Oddity.NO_TIME
@@ -174,7 +174,7 @@ def _name(value: Any, number: int) -> str:
 def _identity(value: Any, key: str, number: int) -> int | str:
     if value is None:
         return ""
-    whole = _quantity(value)
+    whole = quantity(value)
     if not isinstance(value, str) and whole is not None and whole == int(whole):
         return int(whole)
     if not isinstance(value, str):
