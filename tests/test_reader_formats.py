@@ -294,6 +294,31 @@ def test_an_odd_field_of_a_kernel_leaves_the_shape_of_its_launch_as_it_was(tmp_p
     assert len(set(shapes({}))) == 1
 
 
+@pytest.mark.parametrize(("written", "known"), [("16", 16), ("1.6e1", 16), ("many", 0), ("9" * 400, 0)])
+def test_the_size_of_a_copy_may_be_a_text(tmp_path, written, known):
+    builder = two_steps()
+    (copy,) = (event for event in builder.events if event["cat"] == "gpu_memcpy")
+    copy["args"]["bytes"] = written
+    _, second = load(builder.write(tmp_path / "t.json")).steps
+    assert (second.memcpys_d2h, second.memcpy_bytes) == (1, known)
+
+
+def test_rocms_calls_that_copy_have_their_sizes_as_texts(tmp_path):
+    builder = two_steps()
+    for event in builder.events:
+        if event["cat"] == "cuda_runtime":
+            event["args"]["bytes"] = "16"
+    done = run_code(
+        "import sys\n"
+        "from pytest_torchprof import load\n"
+        "print(*(step.memcpy_bytes for step in load(sys.argv[1]).steps))\n"
+        "print('pytest_torchprof.recording.oddities' in sys.modules)",
+        str(builder.write(tmp_path / "t.json")),
+    )
+    # Nothing of the file is odd: its events are read by whole pieces.
+    assert done.stdout.split() == ["0", "16", "False"]
+
+
 def test_trailing_commas_do_not_kill_reading(tmp_path, plain):
     text = json.dumps(two_steps().document()).replace('], "traceName"', ',], "traceName"')
     assert numbers(load(write(tmp_path / "t.json", text))) == numbers(plain)

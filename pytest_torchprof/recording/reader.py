@@ -241,13 +241,13 @@ def _document(text: bytes) -> dict[str, msgspec.Raw]:
         document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         document = {}
-    if bytes(document.get(_EVENTS, b""))[:1] != b"[":
+    if memoryview(document.get(_EVENTS, b""))[:1] != b"[":
         raise _NoTraceError(EventsNoList() if _EVENTS in document else WithoutEvents())
     return document
 
 
 def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-    if sum(map(len, document)) + sum(len(bytes(value)) for value in document.values()) > AROUND:
+    if sum(map(len, document)) + sum(memoryview(value).nbytes for value in document.values()) > AROUND:
         raise too_large(Excess.AROUND, AROUND // MIB)
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 

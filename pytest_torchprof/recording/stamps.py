@@ -43,7 +43,7 @@ def in_ns(times: list[Any], stamps: str) -> list[int]:
             earliest_ns = int(earliest) * 1000
             return [earliest_ns + round((us - earliest) * 1000) for us in times]
         return [int(us // 1) * 1000 + round(us % 1 * 1000) for us in times]
-    return [round(us * 1000) for us in times]
+    return list(map(round, [us * 1000 for us in times]))
 
 
 def _check(stamps: Iterable[Any]) -> None:
