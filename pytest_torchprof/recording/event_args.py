@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -139,6 +140,20 @@ class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device
 
     size: Whole = 0
     device_type: Whole = -1
+
+
+def quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
+    """Return the number in an argument; None if there is none, or if it is larger than ``most``."""
+    if isinstance(value, str):
+        try:
+            value = Decimal(value)
+        except ArithmeticError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    if isinstance(value, Decimal) and not value.is_finite():
+        return None
+    return value if -most <= value <= most else None
 
 
 def messages_of(events_args: Sequence[AllArgs], first: int) -> dict[int, Message]:

@@ -24,6 +24,7 @@ from pytest_torchprof.recording.event_args import (
     Whole,
     annotations_of,
     messages_of,
+    quantity,
 )
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
 from pytest_torchprof.trace.columns import (
@@ -234,8 +235,6 @@ def _sizes(args: Iterable[Any]) -> list[int]:
     """Return how many bytes operations copied, ABSENT where that is not known."""
     sizes = [arg.size for arg in args]
     if str in set(map(type, sizes)):
-        from pytest_torchprof.recording.oddities import quantity  # noqa: PLC0415 - only odd events need it
-
         known = map(quantity, sizes)
         return [ABSENT if size is None else int(size) for size in known]
     return sizes

@@ -11,8 +11,8 @@ import msgspec
 
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import NoEvent, OddEvent, Oddity
-from pytest_torchprof.recording.bounds import LARGEST, LATEST_US, RefusedError
-from pytest_torchprof.recording.event_args import AllArgs
+from pytest_torchprof.recording.bounds import LATEST_US, RefusedError
+from pytest_torchprof.recording.event_args import AllArgs, quantity
 from pytest_torchprof.recording.events import GPU, ROLES
 
 if TYPE_CHECKING:
@@ -140,20 +140,6 @@ _TEXTS = frozenset({"collective", "collective_dtype", "group", "group_descriptio
 @cache
 def _fields() -> Mapping[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(AllArgs)}
-
-
-def quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
-    """Return the number in an argument; None if there is none, or if it is larger than ``most``."""
-    if isinstance(value, str):
-        try:
-            value = Decimal(value)
-        except ArithmeticError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return None
-    if isinstance(value, Decimal) and not value.is_finite():
-        return None
-    return value if -most <= value <= most else None
 
 
 def _number(value: Any, key: str, number: int) -> int | Decimal:

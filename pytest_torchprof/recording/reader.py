@@ -241,7 +241,7 @@ def _document(text: bytes) -> dict[str, msgspec.Raw]:
         document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         document = {}
-    if memoryview(document.get(_EVENTS, b""))[:1] != b"[":
+    if bytes(memoryview(document.get(_EVENTS, b""))[:1]) != b"[":
         raise _NoTraceError(EventsNoList() if _EVENTS in document else WithoutEvents())
     return document
 
