@@ -314,6 +314,8 @@ def _merge_breaks(
     torch for which Dynamo names no line of the user's is the same as one at that place for which it does.
     """
     sources = [list(reported), list(ran), list(skipped)]
+    if not any(sources):
+        return ()
     named = {
         graph_break.at: graph_break for source in sources for graph_break in source if _names_users_line(graph_break)
     }

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 def wrong_numbers(trace: Trace) -> Reason | None:
     """Return why it is not known which launch ran which kernels of graphs; None where it is."""
+    if not len(trace.calls):
+        return None
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     launches = where(trace.calls.name, {i for i in graphs if trace.names[i].startswith("cu")}) if graphs else ()
     if not launches:

@@ -17,6 +17,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.unreadable import Excess
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
 from pytest_torchprof.recording.event_args import (
+    NULL,
     AllArgs,
     Allocation,
     FewArgs,
@@ -369,16 +370,20 @@ class Columns:
         """Append the operands of operators and annotations, and the messages of collectives."""
         if role not in (RANGE, NOTE):
             return
+        inputs, joined, args, first = self.inputs, b",".join, [event.args for event in events], len(part.inputs)
+        without = inputs[_NO_INPUTS]
         # The settings of most operators differ from call to call, and say nothing about the work.
-        joined, args = b",".join, [event.args for event in events]
-        operands = [
-            joined((arg.dims, arg.types, arg.strides, arg.settings))
-            if event.name in WITH_SETTINGS
-            else joined((arg.dims, arg.types, arg.strides))
-            for event, arg in zip(events, args, strict=True)
-        ]
-        first = len(part.inputs)
-        part.inputs.extend(map(self.inputs.__getitem__, operands))
+        part.inputs.extend(
+            [
+                inputs[joined((arg.dims, arg.types, arg.strides, arg.settings))]
+                if event.name in WITH_SETTINGS
+                # To join nothing takes as long as to join operands, which a suite's rule mostly leaves unrecorded.
+                else without
+                if arg.dims is arg.types is arg.strides is NULL
+                else inputs[joined((arg.dims, arg.types, arg.strides))]
+                for event, arg in zip(events, args, strict=True)
+            ]
+        )
         if role == RANGE:
             part.external.fromlist([arg.external for arg in args])
             if types.all_args and PARAMETERS in self.names:
