@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
-_EMPTY, _NULL = Raw(b""), Raw(b"null")
+_EMPTY = Raw(b"")
+NULL = Raw(b"null")
+"""The very object that stands for what an event does not have."""
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
@@ -45,10 +47,10 @@ class Args(
     """
 
     external: Whole = -1
-    dims: Raw = _NULL
-    types: Raw = _NULL
-    settings: Raw = _NULL
-    strides: Raw = _NULL
+    dims: Raw = NULL
+    types: Raw = NULL
+    settings: Raw = NULL
+    strides: Raw = NULL
     stream: Whole | str | None = None
     correlation: Whole = -1
     registers: Raw = _EMPTY
