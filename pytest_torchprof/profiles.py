@@ -72,8 +72,8 @@ class Explainer(Protocol):
     def expected(self, asked: Iterable[Asked]) -> None:
         """Note the limits that a test asks for itself."""
 
-    def refused(self, verdicts: Iterable[Verdict]) -> None:
-        """Note which of the limits that a test asked for itself did not hold: the test may catch the error."""
+    def refused(self, verdicts: Iterable[Verdict], problem: TorchprofError | None) -> None:
+        """Note which of the limits that a test asked for itself did not hold; the test may catch the error, if any."""
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with the places that a repeat shows; the first call makes the repeat, if possible."""
@@ -283,7 +283,7 @@ class Profile(Analysis):
         screen = explainer.screen if explainer else of_tests.Screen()
         problem = of_tests.error_for(verdicts, profile, profile.why_missed, screen=screen)
         if explainer is not None:
-            explainer.refused(verdicts)
+            explainer.refused(verdicts, problem)
         if problem is not None:
             raise problem
 

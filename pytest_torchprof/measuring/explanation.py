@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -47,6 +48,8 @@ class Explanation:
     """The verdicts on those of these limits that could not be judged, whether or not the test noticed."""
     refuses: bool = False
     """Whether a limit for which the test's body has asked does not hold."""
+    in_threads: list[TorchprofError] = field(default_factory=list)
+    """The errors that say so which were raised in a thread that the test has started: they may never reach the test."""
     running: bool = False
     """Whether the current call is the repeat."""
     raised: BaseException | None = None
@@ -75,11 +78,13 @@ class Explanation:
         """Note the limits for which the test's body asks."""
         self.asked += asked
 
-    def refused(self, verdicts: Iterable[Verdict]) -> None:
+    def refused(self, verdicts: Iterable[Verdict], problem: TorchprofError | None) -> None:
         """Note the limits of the test's body that were not measured, and whether any does not hold."""
         given = tuple(verdicts)
         self.unanswered += (verdict for verdict in given if verdict.status == NOT_MEASURED)
         self.refuses = self.refuses or any(verdict.status != HOLDS for verdict in given)
+        if problem is not None and threading.current_thread() is not threading.main_thread():
+            self.in_threads.append(problem)
 
     def explained(self, profile: Profile) -> Profile:
         """Return the profile with the lines of the repeat; the first call makes the repeat, if it can be made."""

@@ -55,9 +55,9 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
 
 
 def _in_one_line(result: Result) -> str:
-    """Return the line with which an annotation begins; empty if the annotation's text begins with the same."""
-    not_held = next((part for part in result.account if isinstance(part, LimitsNotHeld)), None)
-    return "" if not_held is None else not_held.in_one_line(result.limits)
+    """Return what fails in a line, with which an annotation begins; empty where its text says that first."""
+    first = next(iter(result.account), None)
+    return first.in_one_line(result.limits) if isinstance(first, LimitsNotHeld) else ""
 
 
 def step_summary(run: RunResults) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 SCHEMA: Final = 1
-JUDGED: Final = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED, Outcome.WARNED})
+JUDGED: Final = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.ERROR, Outcome.XFAILED, Outcome.WARNED})
 """The outcomes of measurements whose numbers stand in a history."""
 
 

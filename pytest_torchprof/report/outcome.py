@@ -10,6 +10,8 @@ class Outcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
+    ERROR = "error"
+    """The test's own code raised, by more than an assertion, or one of its fixtures did."""
     SKIPPED = "skipped"
     NOT_MEASURED = "not measured"
     XFAILED = "xfailed"
@@ -24,7 +26,7 @@ class Outcome(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether it fails a test."""
-        return self in (Outcome.FAILED, Outcome.NOT_MEASURED)
+        return self in (Outcome.FAILED, Outcome.ERROR, Outcome.NOT_MEASURED)
 
 
 class BaselineState(StrEnum):

@@ -13,6 +13,7 @@ from pytest_torchprof.report.result import NOTHING_COMPARED
 from pytest_torchprof.text import (
     and_more,
     broken,
+    counted,
     cut,
     ending,
     first_line,
@@ -46,6 +47,7 @@ _MOST_WARNINGS: Final = 20
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
+    Outcome.ERROR: "error",
     Outcome.NOT_MEASURED: "not measured",
     Outcome.WARNED: "warned of",
     Outcome.SKIPPED: "not judged",
@@ -219,7 +221,7 @@ def _closing(run: RunResults) -> tuple[str, str]:
 def count_outcomes(run: RunResults) -> str:
     """Return the number of measurements by outcome."""
     counts = [
-        f"{number} {words}"
+        counted(number, words) if outcome is Outcome.ERROR else f"{number} {words}"
         for outcome, words in _OUTCOMES.items()
         if (number := sum(result.outcome is outcome for result in run.results))
     ]

@@ -15,6 +15,7 @@ from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.account import (
     BodyFailed,
+    BodyRaisedOurs,
     ExpectFailed,
     Kept,
     LimitsNotHeld,
@@ -93,7 +94,7 @@ def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending)
 
 def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed | NotMeasured | None:
     """Return the error with which a test ends; None where nothing fails it."""
-    failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
+    failures = [own for own in conclusions if own.problem is not None and own.result.outcome.is_failure]
     if not failures:
         return None
     # An expected failure hides what was missed, never what was not measured.
@@ -129,14 +130,15 @@ def _conclude_one(
     came = came_out(judgement, measurements, ending, replace(test.screen, everything=False))
     writable = judgement.holds and not came.unanswerable
     compared = baseline_outcome(test, judgement, writable=writable) if judgement.profile else BaselineOutcome()
-    result = result_of(test, judgement, came, compared)
+    concerns = _as_it_concerns(judgement.measurement, measurements, ending)
+    result = result_of(test, judgement, came, compared, concerns)
     kept = _keep(test, judgement.measurement, result)
     named = _named_below(test, kept)
     return Conclusion(
         judgement=judgement,
         result=structs.replace(
             result,
-            account=_account(judgement, came, named, _as_it_concerns(judgement.measurement, measurements, ending)),
+            account=_account(judgement, came, named, concerns),
             recording=named.recording,
         ),
         problem=came.problem,
@@ -160,19 +162,23 @@ def _keep(test: MeasuredTest, measurement: Measurement, result: Result) -> Path 
 
 def _as_it_concerns(measurement: Measurement, measurements: tuple[Measurement, ...], ending: Ending) -> Ending:
     """Return how the test ended; what limits its body gave to another measurement than this one is not said of this."""
-    if not isinstance(ending.by_itself, ExpectFailed) or measurement.explanation.refuses:
+    if not isinstance(ending.by_itself, ExpectFailed | BodyRaisedOurs) or measurement.explanation.refuses:
         return ending
     others = any(other.explanation.refuses for other in measurements)
-    return replace(ending, by_itself=BodyFailed(LimitsMissed.__name__)) if others else ending
+    kind = LimitsMissed if isinstance(ending.by_itself, ExpectFailed) else NotMeasured
+    return replace(ending, by_itself=BodyFailed(kind.__name__), reason=None, raised_at=None) if others else ending
 
 
 def _account(judgement: Judgement, came: CameOut, named: Kept, ending: Ending) -> tuple[AnyAccount, ...]:
-    """Return what there is to say of how a measurement came out."""
+    """Return what there is to say of how a measurement came out, first what pytest's line says."""
+    ended = () if ending.by_itself is None else (ending.by_itself,)
     if came.problem is not None or came.outcome is Outcome.WARNED:
-        return (_not_held(judgement, named, warns=came.problem is None),)
-    if came.unanswerable:
+        not_held = _not_held(judgement, named, warns=came.problem is None)
+        # Without a measurement, the error that ended it stands in the reason.
+        return (not_held,) if ending.skipped or isinstance(not_held, WithoutMeasurement) else (*ended, not_held)
+    if came.unanswerable and came.outcome is Outcome.SKIPPED:
         return (NotJudgedOnCpu(came.unanswerable),)
-    return () if ending.by_itself is None else (ending.by_itself,)
+    return ended
 
 
 def _not_held(judgement: Judgement, named: Kept, *, warns: bool) -> LimitsNotHeld | WithoutMeasurement:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import traceback
 import unittest
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError
+from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError, reason_of
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed
+from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.measurement import Measurement
+
+_OURS: Final = Path(__file__).parent.parent
+_RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "multiprocessing.pool"})
+"""The modules whose functions call what a thread is started with, and end or keep what it raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +32,12 @@ class Ending:
 
     by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | ExpectFailed | None = None
     """Why the test failed or skipped itself, where that counts and its measurements are only recorded."""
+    outcome: Outcome = Outcome.FAILED
+    """How measurements come out by that error."""
+    reason: Reason | None = None
+    """Why something is not measured, where the error says so."""
+    raised_at: tuple[str, int] | None = None
+    """The file and the line of the test's code that our error was raised to, such as that of ``expect()``."""
     skipped: bool = False
     """Whether it ended by a skip."""
     cut_off: bool = False
@@ -32,8 +46,10 @@ class Ending:
     """Whether limits that were set for measurements to come are dropped with it."""
 
 
-def ending_of(raised: BaseException | None, measurements: Collection[Measurement]) -> Ending:
-    """Return how a test ended, by what it raised, if anything."""
+def ending_of(
+    raised: BaseException | None, measurements: Collection[Measurement], *, in_fixture: bool = False
+) -> Ending:
+    """Return how a test ended, by what it raised, if anything; ``in_fixture``: in a setup or teardown of its own."""
     is_skip = isinstance(raised, pytest.skip.Exception | unittest.SkipTest)
     if raised is None or any(raised is measurement.explanation.raised for measurement in measurements):
         # The measurement was complete when it was repeated for an explanation: the limit that it missed is what counts.
@@ -42,7 +58,7 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
         # It hides a missed limit, never a measurement that failed.
         return Ending(cut_off=True)
     if not is_skip:
-        return Ending(by_itself=_failure_of(raised))
+        return failed_by(raised, in_fixture=in_fixture)
     if skipped_at_gate(measurements):
         # The test looked at a number that this run does not have; what the CPU can answer may still fail it.
         return Ending()
@@ -52,11 +68,36 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
     return Ending(by_itself=BodySkipped(str(raised)), skipped=True)
 
 
-def _failure_of(raised: BaseException) -> BodyFailed | BodyRaisedOurs | ExpectFailed:
+def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
+    """Return how a test ended that an error has failed; pytest counts an error where it is raised in a fixture."""
+    asserted = not in_fixture and isinstance(raised, AssertionError | pytest.fail.Exception)
+    outcome = Outcome.FAILED if asserted else Outcome.ERROR
     if not isinstance(raised, TorchprofError):
-        return BodyFailed(type(raised).__name__)
-    kind = ExpectFailed if isinstance(raised, LimitsMissed) else BodyRaisedOurs
-    return kind(raised.in_one_line or first_line(str(raised)))
+        return Ending(by_itself=BodyFailed(type(raised).__name__), outcome=outcome)
+    line, at = raised.in_one_line or first_line(str(raised)), _raised_at(raised)
+    if isinstance(raised, LimitsMissed):
+        return Ending(by_itself=ExpectFailed(line), outcome=outcome, raised_at=at)
+    return Ending(by_itself=BodyRaisedOurs(line), outcome=Outcome.NOT_MEASURED, reason=reason_of(raised), raised_at=at)
+
+
+def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:
+    """Return the last place outside this package in an error's traceback."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]
+    return next((place for place in reversed(frames) if not Path(place[0]).is_relative_to(_OURS)), None)
+
+
+def lost_in_thread(problems: Iterable[TorchprofError]) -> TorchprofError | None:
+    """Return the first of these errors that ended the thread in which it was raised, and has never reached the test.
+
+    What raises it again (``future.result()``), and what catches it in the thread, is the test's own code.
+    """
+    return next((problem for problem in problems if _caller(problem) in _RUN_THREADS), None)
+
+
+def _caller(problem: TorchprofError) -> str | None:
+    """Return the name of the module whose function an error has come to at last."""
+    trace = problem.__traceback__
+    return None if trace is None else trace.tb_frame.f_globals.get("__name__")
 
 
 def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:

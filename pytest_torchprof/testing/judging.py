@@ -35,13 +35,17 @@ def judged_after(run: TestRun) -> Iterator[None]:
         raise
 
 
-def judge(run: TestRun, raised: BaseException | None = None) -> None:
+def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool = False) -> None:
     """Judge every measurement of a test, and raise the outcome.
 
     LimitsMissed or NotMeasured where one does not hold, a skip where there was no GPU to ask, else the error by which
-    the test ended itself (``raised``).
+    the test ended itself (``raised``), or that a thread of it has lost. What a subtest raised is reported already.
+    ``in_fixture``: it ended in a setup or teardown.
     """
-    test, ending = run.test, ending_of(raised, run.measurements.values())
+    lost = run.lost_in_thread()
+    raised = raised or lost
+    test, failed = run.test, raised or run.failed_part
+    ending = ending_of(failed, run.measurements.values(), in_fixture=in_fixture)
     with run.judging(ending) as taken:
         conclusions = conclude(test, taken, ending)
         if ending.by_itself and raised is not None:

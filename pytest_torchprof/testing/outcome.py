@@ -34,15 +34,18 @@ def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending
     """Return how a measurement came out; ``measurements`` are all of the test, this one among them."""
     unanswerable, problem = _unanswerable(judgement, measurements), judgement.error(screen)
     warning = judgement.warning(screen)
-    if judgement.profile is None and not judgement.only_warns:
+    is_missing = judgement.profile is None and not judgement.only_warns
+    if ending.by_itself and not ending.skipped and (not is_missing or judgement.measurement.code_raised):
+        # pytest reports the error that ended the test, whatever else does not hold.
+        outcome = ending.outcome
+    elif is_missing:
         outcome = Outcome.NOT_MEASURED
     elif problem is not None and not ending.skipped:
         outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
     elif unanswerable or ending.skipped or skipped_at_gate(measurements) is not None:
         outcome = Outcome.SKIPPED
     else:
-        judged = Outcome.PASSED if warning is None else Outcome.WARNED
-        outcome = Outcome.FAILED if ending.by_itself else judged
+        outcome = Outcome.PASSED if warning is None else Outcome.WARNED
     return CameOut(outcome=outcome, problem=problem, warning=warning, unanswerable=unanswerable)
 
 

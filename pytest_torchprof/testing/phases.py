@@ -38,12 +38,20 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
 def around_teardown(run: TestRun) -> Iterator[None]:
     """Judge what fixtures, and unittest's ``tearDown``, measure after the test."""
     if not run.judged:
-        # A test that did not run, because its setup failed or skipped, is not judged.
+        # A test that did not run, because its setup skipped, is not judged.
         run.forget()
-    with closing(run.compiled):
-        yield
+    raised: Exception | None = None
+    try:
+        with closing(run.compiled):
+            yield
+    except Exception as problem:  # noqa: BLE001 - it is raised again
+        raised = problem
+    raised = raised or run.lost_in_thread()
     if run.measurements or run.announced or run.unused_limits:
-        judge(run)
+        judge(run, raised, in_fixture=True)
+    run.in_threads.clear()
+    if raised is not None:
+        raise raised
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
+from pytest_torchprof.testing.reported import agree_with_report
 from pytest_torchprof.testing.workers import COLUMNS
 from pytest_torchprof.text import broken, cut, first_line
 
@@ -39,6 +40,8 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         return
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.test.state.expect_failure(run.test.nodeid)
+    if report.failed and excinfo is not None:
+        agree_with_report(run, report, excinfo.value)
     if report.failed:
         run.test.state.drop_stale(run.test.nodeid)
 

@@ -19,15 +19,20 @@ from pytest_torchprof.report.result import Result, calls_of, with_numbers
 from pytest_torchprof.testing.timed_results import without_times
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_outcome import BaselineOutcome
+    from pytest_torchprof.testing.ending import Ending
     from pytest_torchprof.testing.judgement import Judgement
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.outcome import CameOut
     from pytest_torchprof.trace.caches import CompileCaches
 
 
-def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared: BaselineOutcome) -> Result:
+def result_of(
+    test: MeasuredTest, judgement: Judgement, came: CameOut, compared: BaselineOutcome, ending: Ending
+) -> Result:
     """Return the result of a measurement, without its message and its recording."""
     state, measurement, profile = test.state, judgement.measurement, judgement.profile
     seen, rank = profile or measurement.profile, this_rank()
@@ -39,14 +44,14 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
         ranks=None if rank.alone else rank.world,
         device=test.options.device,
         outcome=came.outcome,
-        reason=problem.reason if isinstance(problem, NotMeasured) else None,
+        reason=ending.reason or (problem.reason if isinstance(problem, NotMeasured) else None),
         environment=seen.trace.environment if seen is not None else None,
         compile_caches=_caches(seen) if seen is not None else None,
         compile_us=_compile_us(seen) if seen is not None else {},
         location=test.location,
         of_rule=test.options.of_rule_alone,
         time_share=test.baseline.time_share if state.options.against is not None else None,
-        culprit=_culprit(test, judgement) if came.outcome.is_failure else None,
+        culprit=_culprit(test, judgement, ending) if came.outcome.is_failure else None,
         baseline_state=compared.state,
         comparison=compared.comparison,
         baseline_fails=compared.fails,
@@ -69,15 +74,21 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
     return result
 
 
-def _culprit(test: MeasuredTest, judgement: Judgement) -> tuple[str, int] | None:
-    """Return the file below the root directory, and the line, by which the first limit that has one was missed.
+def _culprit(test: MeasuredTest, judgement: Judgement, ending: Ending) -> tuple[str, int] | None:
+    """Return the file below the root directory, and the line, by which a measurement fails.
 
-    Without such a limit, the line by which it is worse than its baseline.
+    It is that of the ``expect()`` that ended the test, else that by which the first limit that has one was missed, else
+    that by which it is worse than its baseline.
     """
+    rows = [(verdict.culprit, verdict.line) for verdict in judgement.verdicts if verdict.status == MISSED]
+    return below_root(test, (ending.raised_at, *((row and row.line) or line for row, line in rows), judgement.blamed))
+
+
+def below_root(test: MeasuredTest, places: Iterable[tuple[str, int] | None]) -> tuple[str, int] | None:
+    """Return the first of the files with their lines that is there, if it lies below the root directory."""
     root = test.state.options.rootdir
     folders = (root, (root / test.location[0]).parent)
-    rows = [(verdict.culprit, verdict.line) for verdict in judgement.verdicts if verdict.status == MISSED]
-    for place in (*((row and row.line) or line for row, line in rows), judgement.blamed):
+    for place in places:
         file, line = place or ("", 0)
         # A profiler names files from where they were imported.
         culprit = next((path for folder in folders if file and (path := folder / file).is_file()), None)

@@ -206,10 +206,14 @@ class RunState:
             for key in [key for key in results if key[0] == nodeid]:
                 del results[key]
 
+    def results_of(self, nodeid: str) -> tuple[Result, ...]:
+        """Return the results of a test's measurements so far."""
+        return tuple(result for result in self.results.values() if result.nodeid == nodeid)
+
     def expect_failure(self, nodeid: str) -> None:
         """Take note that a test that failed is marked as expected to fail."""
         for key, result in self.results.items():
-            if result.nodeid == nodeid and result.outcome is Outcome.FAILED:
+            if result.nodeid == nodeid and result.outcome in (Outcome.FAILED, Outcome.ERROR):
                 self.results[key] = replace(result, outcome=Outcome.XFAILED)
 
     def overrule(self, nodeid: str, outcome: Outcome, account: AnyAccount) -> None:
@@ -234,8 +238,7 @@ class RunState:
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove the saved recordings of earlier runs of a test that failed in this one."""
-        results = (result for result in self.results.values() if result.nodeid == nodeid)
-        kept = {Path(result.recording).name for result in results if result.recording}
+        kept = {Path(result.recording).name for result in self.results_of(nodeid) if result.recording}
         self.recordings.drop_stale(nodeid, kept)
 
     def reporter_of(self, path: Path) -> Reporter | None:

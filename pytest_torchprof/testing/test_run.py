@@ -15,6 +15,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, find_own_error, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
+from pytest_torchprof.testing.ending import lost_in_thread
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
@@ -62,6 +63,10 @@ class TestRun:
     """Whether the test's body has ended and its measurements have been judged."""
     error: TorchprofError | None = None
     """The error with which the judging ended, if any."""
+    failed_part: BaseException | None = None
+    """The error of the first subtest that pytest counts as failed; the test itself goes on."""
+    in_threads: list[TorchprofError] = field(default_factory=list)
+    """What the limits of ``expect()`` raised in threads that the test has started, as far as it is not judged."""
 
     @property
     def body_is_step(self) -> bool:
@@ -192,6 +197,7 @@ class TestRun:
                 screen=self.test.screen.beside(_PYTESTS),
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
+                in_threads=self.in_threads,
             ),
             of_body=self.body_is_step,
             why_not=why_not,
@@ -267,6 +273,17 @@ class TestRun:
         for label, measurement in tuple(self.measurements.items()):
             if measurement.is_open:
                 del self.measurements[label]
+
+    def fail_part(self, problem: BaseException) -> None:
+        """Take note that a subtest has failed."""
+        self.failed_part = self.failed_part or problem
+
+    def lost_in_thread(self) -> TorchprofError | None:
+        """Return the error of an ``expect()`` that ended a thread of the test, and has never reached the test."""
+        lost = lost_in_thread(self.in_threads)
+        if lost is not None:
+            self.in_threads.clear()
+        return lost
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -67,7 +67,7 @@ def _on_both_sides(state: RunState) -> dict[Key, Result]:
         if result.time_share is not None
         and result.against_time is None
         and result.baseline_state in _COMPARED
-        and result.outcome in (Outcome.PASSED, Outcome.FAILED)
+        and result.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.ERROR)
     }
 
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.limits import HOLDS
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.report.account import ExpectFailed
 from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.recorded import recorded_result
@@ -32,12 +30,10 @@ if TYPE_CHECKING:
 
 MOST_DRAWN: Final = 40
 """How many recordings a page draws the timeline of."""
-ERROR: Final = "error"
-"""The verdict on a test whose own code raised, whatever was measured of it until then."""
 VERDICTS: Final = (
     *(
         str(Outcome.FAILED),
-        ERROR,
+        str(Outcome.ERROR),
         str(Outcome.NOT_MEASURED),
         str(Outcome.XFAILED),
         str(Outcome.WARNED),
@@ -73,17 +69,9 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """The outcome as the page writes it: an error is neither a missed limit nor the profiler's failure."""
-        result = self.result
-        if isinstance(result.reason, EndedByError):
-            return ERROR
-        judged = (
-            result.baseline_fails,
-            result.against_time is not None and result.against_time.fails,
-            *(verdict.status != HOLDS for verdict in result.limits),
-            *(isinstance(part, ExpectFailed) for part in result.account),
-        )
-        return ERROR if result.outcome is Outcome.FAILED and not any(judged) else str(result.outcome)
+        """The outcome as the page writes it; earlier versions called a measurement so that its code's error ended."""
+        ended_by_error = isinstance(self.result.reason, EndedByError) and self.outcome is Outcome.NOT_MEASURED
+        return str(Outcome.ERROR if ended_by_error else self.outcome)
 
     @property
     def device(self) -> DeviceKind:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _WORST_RESULT_FIRST: Final = (
     Outcome.FAILED,
+    Outcome.ERROR,
     Outcome.NOT_MEASURED,
     Outcome.XFAILED,
     Outcome.SKIPPED,

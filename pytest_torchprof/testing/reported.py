@@ -1,0 +1,44 @@
+"""What pytest reports of a phase that failed, in the results: they agree with its counts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_torchprof.reasons.errors import is_of_the_code
+from pytest_torchprof.report.ci import properties
+from pytest_torchprof.testing.ending import failed_by
+from pytest_torchprof.testing.judging import judge
+from pytest_torchprof.testing.results import below_root
+
+if TYPE_CHECKING:
+    from pytest_torchprof.testing.test_run import TestRun
+
+
+def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseException) -> None:
+    """Let no measurement of a test pass by whose subtest, setup or teardown pytest counts a failure or an error."""
+    if run.in_call:
+        # A subtest has a report of its own, and its test goes on: it is judged at its end.
+        run.fail_part(problem)
+        return
+    in_fixture = report.when != "call"
+    if run.measurements and is_of_the_code(problem):
+        # They were taken before or after the body, at whose end a test is judged; pytest reports the error already.
+        with suppress(Exception, pytest.skip.Exception, pytest.xfail.Exception):
+            judge(run, problem, in_fixture=in_fixture)
+    test, ended = run.test, failed_by(problem, in_fixture=in_fixture)
+    results = test.state.results_of(test.nodeid)
+    if ended.by_itself is None or any(result.outcome.is_failure for result in results):
+        return
+    for result in results:
+        culprit = below_root(test, [ended.raised_at])
+        changed = replace(
+            result, outcome=ended.outcome, account=(ended.by_itself,), reason=ended.reason, culprit=culprit
+        )
+        test.state.add(changed)
+        renewed = dict(properties(changed))
+        test.properties[:] = [(name, renewed.get(name, value)) for name, value in test.properties]
+    report.user_properties = list(test.properties)

@@ -1,0 +1,230 @@
+"""The outcome of a test in the plugin's own reports is the one that pytest counts, wherever a limit of ``expect()`` is missed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from pytest_torchprof.cli import main
+
+pytestmark = pytest.mark.any_torch
+SOURCE = """
+import threading
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+
+
+@pytest.fixture
+def profile(torchprof):
+    return torchprof(torch.sin, x)
+
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+{fixtures}
+
+
+@cpu
+def test_it({arguments}):
+    {body}
+"""
+
+
+def of_test(body, arguments="profile", fixtures=""):
+    return SOURCE.format(body=body, arguments=arguments, fixtures=fixtures)
+
+
+def in_teardown(body):
+    return of_test("pass", "late", f"@pytest.fixture\ndef late(profile):\n    yield\n    {body}")
+
+
+def of_unittest(before="pass", body="pass", after="pass"):
+    return (
+        SOURCE.partition("@cpu")[0].format(fixtures="")
+        + f"""
+@pytest.mark.usefixtures("torchprof")
+class Test(unittest.TestCase):
+    def measure(self):
+        return self.torchprof(torch.sin, x)
+
+    def setUp(self):
+        {before}
+
+    def test_it(self):
+        {body}
+
+    def tearDown(self):
+        {after}
+"""
+    )
+
+
+MISSED, UNMEASURED = "profile.expect(max_kernels=0)", "profile.expect(max_syncs=0)"
+OUTCOMES = {
+    "a limit is missed": (of_test(MISSED), "failed"),
+    "a limit cannot be measured": (of_test(UNMEASURED), "not measured"),
+    "the word is no limit": (of_test("profile.expect(max_kernls=0)"), "not measured"),
+    "an assertion fails": (of_test("assert profile.kernels.count == 0"), "failed"),
+    "the code raises": (of_test("raise ValueError('mine')"), "error"),
+    "the measured code raises": (of_test("torchprof(torch.sin, None)", "torchprof"), "error"),
+    "a limit is missed in a setup": (
+        of_test("pass", "early", f"@pytest.fixture\ndef early(profile):\n    {MISSED}"),
+        "error",
+    ),
+    "a limit cannot be measured in a setup": (
+        of_test("pass", "early", f"@pytest.fixture\ndef early(profile):\n    {UNMEASURED}"),
+        "not measured",
+    ),
+    "a limit is missed in a teardown": (in_teardown(MISSED), "error"),
+    "a teardown measures and misses": (
+        of_test(
+            "pass",
+            "late",
+            f"@pytest.fixture\ndef late(torchprof):\n    yield\n    torchprof(torch.sin, x).{MISSED[8:]}",
+        ).replace("@cpu\n", ""),
+        "error",
+    ),
+    "a teardown raises": (in_teardown("raise ValueError('mine')"), "error"),
+    "a limit is missed in unittest's setUp": (of_unittest(before=f"self.measure().{MISSED[8:]}"), "failed"),
+    "a limit is missed in unittest's tearDown": (of_unittest(after=f"self.measure().{MISSED[8:]}"), "failed"),
+    "a limit is missed in a thread": (of_test(f"in_thread(lambda: {MISSED})"), "failed"),
+    "a limit cannot be measured in a thread": (of_test(f"in_thread(lambda: {UNMEASURED})"), "not measured"),
+    "a thread measures and misses": (
+        of_test(f"in_thread(lambda: torchprof(torch.sin, x).{MISSED[8:]})", "torchprof"),
+        "failed",
+    ),
+    "nobody asks an executor": (
+        of_test("with ThreadPoolExecutor() as pool:\n        pool.submit(profile.expect, max_kernels=0)"),
+        "failed",
+    ),
+    "nobody asks a pool": (
+        of_test(f"with ThreadPool(1) as pool:\n        pool.apply_async(lambda: {MISSED}).wait()"),
+        "failed",
+    ),
+    "a thread misses while the test is torn down": (
+        of_test("pass", "late", f"@pytest.fixture\ndef late(profile):\n    yield\n    in_thread(lambda: {MISSED})"),
+        "error",
+    ),
+    "the test expects the miss": (of_test(f"with pytest.raises(AssertionError):\n        {MISSED}"), "passed"),
+    "the thread expects the miss": (
+        of_test(
+            f"def caught():\n        with pytest.raises(AssertionError):\n            {MISSED}\n    in_thread(caught)"
+        ),
+        "passed",
+    ),
+    "the test expects an executor's miss": (
+        of_test(
+            "with ThreadPoolExecutor() as pool, pytest.raises(AssertionError):\n"
+            "        pool.submit(profile.expect, max_kernels=0).result()"
+        ),
+        "passed",
+    ),
+    "a thread's miss is expected to fail": (
+        of_test(f"in_thread(lambda: {MISSED})").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "xfailed",
+    ),
+    "a test whose code raises is expected to fail": (
+        of_test("raise ValueError('mine')").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "xfailed",
+    ),
+}
+SUBTESTS = {
+    "a subtest misses": (
+        of_test(f"with subtests.test('a'):\n        {MISSED}", "profile, subtests"),
+        "failed",
+    ),
+    "a subtest cannot be measured": (
+        of_test(f"with subtests.test('a'):\n        {UNMEASURED}", "profile, subtests"),
+        "not measured",
+    ),
+    "a subtest raises": (
+        of_test("with subtests.test('a'):\n        raise ValueError('mine')", "profile, subtests"),
+        "error",
+    ),
+    "a subtest of unittest misses": (
+        of_unittest(body=f"profile = self.measure()\n        with self.subTest(a=1):\n            {MISSED}"),
+        "failed",
+    ),
+}
+COUNTED = {"failed": {"failed"}, "error": {"errors", "failed"}, "not measured": {"errors", "failed"}}
+REPORTS = ("--torchprof-device=cpu", "--torchprof-report=out.json", "--junitxml=junit.xml", "--torchprof-history=past")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(("source", "outcome"), OUTCOMES.values(), ids=OUTCOMES)
+def test_each_report_has_the_outcome_that_pytest_counts(run_tests, pytester, capsys, source, outcome):
+    _check(run_tests(source, *REPORTS, "-W", "ignore"), pytester.path, capsys, outcome)
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="the fixture subtests is of pytest 9")
+@pytest.mark.parametrize(("source", "outcome"), SUBTESTS.values(), ids=SUBTESTS)
+def test_so_it_has_where_a_subtest_fails(run_tests, pytester, capsys, source, outcome):
+    _check(run_tests(source, *REPORTS), pytester.path, capsys, outcome)
+
+
+def _check(result, folder, capsys, outcome):
+    counts = result.parseoutcomes()
+    assert counts.keys() & COUNTED.get(outcome, {outcome}), counts
+    assert outcome in ("passed", "xfailed") or not counts.get("xfailed")
+    (table,) = [line for line in result.outlines if line.startswith("test_it.py::") and re.search(r" {2}\S", line)]
+    assert table.endswith(f"  {outcome}")
+    (told,) = json.loads((folder / "out.json").read_text())["results"]
+    assert told["outcome"] == outcome
+    (record,) = (folder / "past").glob("*.json.gz")
+    (kept,) = json.loads(gzip.decompress(record.read_bytes()))["measurements"]
+    assert kept["outcome"] == outcome
+    if outcome != "xfailed":
+        names = [
+            entry.get("value")
+            for entry in ET.parse(folder / "junit.xml").iter("property")
+            if entry.get("name").endswith("torchprof.outcome")
+        ]
+        assert names == [outcome]
+    capsys.readouterr()
+    assert main(["report", str(folder / "out.json"), "-o", str(folder / "page.html")]) == 0
+    assert f'data-outcome="{outcome}"' in (folder / "page.html").read_text()
+    capsys.readouterr()
+
+
+TWO = """
+def expects(profile):
+    profile.expect(max_kernels=0)
+
+
+@pytest.mark.torchprof(device="cpu", forbid_ops="sin")
+def test_it(torchprof):
+    profile = torchprof(torch.sin, x)
+    expects(profile)
+"""
+
+
+def test_where_the_markers_limits_and_a_body_miss_each_report_says_what_the_summary_says(
+    run_tests, pytester, monkeypatch
+):
+    result = run_tests(TWO, "--junitxml=junit.xml", "--torchprof-report=out.json")
+    (summary,) = [line.partition(" - ")[2] for line in result.outlines if line.startswith("FAILED ")]
+    assert summary.startswith("max_kernels=0: ")
+    (failure,) = ET.parse(pytester.path / "junit.xml").iter("failure")
+    assert failure.get("message") == summary
+    (told,) = json.loads((pytester.path / "out.json").read_text())["results"]
+    assert told["message"].splitlines()[0] == summary
+    assert "forbid_ops=sin" in told["message"], "what else is missed stands below"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (annotation,) = [line for line in run_tests(TWO).outlines if line.startswith("::error")]
+    assert f"::{summary}%0A" in annotation
+
+
+def test_an_annotation_lies_at_the_line_that_expects(run_tests, pytester, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (annotation,) = [line for line in run_tests(TWO).outlines if line.startswith("::error")]
+    lines = (pytester.path / "test_it.py").read_text().splitlines()
+    assert f"line={lines.index('    profile.expect(max_kernels=0)') + 1}," in annotation
