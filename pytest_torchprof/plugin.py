@@ -384,6 +384,10 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, object, object]:
+    if hasattr(report, "torchprof_one_line"):
+        from pytest_torchprof.testing.pytest_report import give_one_line
+
+        give_one_line(report)
     result = yield
     if hasattr(report, "torchprof_brief"):
         from pytest_torchprof.testing.pytest_report import shorten

@@ -281,3 +281,30 @@ def test_it(measured):
     (line,) = (line for line in run_tests(source, "--tb=no", in_process=False).outlines if line.startswith("ERROR"))
     monkeypatch.setenv("COLUMNS", str(len(line) - room))
     assert (IN_FULL in run_tests(source, "--tb=no", in_process=False).outlines) is bool(room)
+
+
+XFAIL = """
+@pytest.mark.xfail(reason="known")
+@pytest.mark.torchprof(device="cpu")
+def test_it(torchprof):
+    torchprof(torch.sin, x).expect(max_syncs=0, max_kernels=0)
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-q",), ("-n1",), ("-n1", "-q")], ids=" ".join)
+def test_what_no_xfail_hides_has_the_line_of_any_other_failure(run_tests, pytester, monkeypatch, words):
+    if "-n1" in words:
+        pytest.importorskip("xdist")
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("CI", "true")
+
+    def summary(source):
+        result = run_tests(source, "-W", "ignore", "--junitxml=junit.xml", *words, in_process="-n1" not in words)
+        (line,) = [line for line in result.outlines if line.startswith("FAILED ")]
+        (failure,) = ET.parse(pytester.path / "junit.xml").iter("failure")
+        return line.partition(" - ")[2], failure.get("message")
+
+    line, message = summary(XFAIL)
+    assert line.endswith("[needs-gpu]; also: max_kernels")
+    assert summary(XFAIL.partition("\n@pytest.mark.xfail")[0] + XFAIL.partition('known")')[2]) == (line, message)
+    assert message == line

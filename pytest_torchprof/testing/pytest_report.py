@@ -113,8 +113,12 @@ def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:
     """Let the short summary, and JUnit's message, say what fails, without the name of a class in front of it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None and isinstance(problem, TorchprofError):
-        crash.message = problem.in_one_line or first_line(str(problem))
+        crash.message = _in_one_line(problem)
         setattr(report, ONE_LINE, crash.message)
+
+
+def _in_one_line(problem: TorchprofError) -> str:
+    return problem.in_one_line or first_line(str(problem))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,12 @@ class BriefFailure:
         tw.line(self.text)
 
 
+def give_one_line(report: pytest.TestReport) -> None:
+    """Let a failure that is a plain text have a line of its own, which pytest would take from the text's beginning."""
+    if isinstance(report.longrepr, str):
+        report.longrepr = BriefFailure(report.longrepr, OneLine(getattr(report, ONE_LINE)))  # type: ignore[assignment]
+
+
 def shorten(report: pytest.TestReport) -> None:
     """Put the short form of a failure into a report for the terminal, once all other reports have the whole one."""
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -158,6 +168,7 @@ def _mend_expectation(
         # That nothing was measured, or that the impossible was asked for, is not the failure that was expected.
         report.outcome = "failed"
         report.longrepr = str(hidden)
+        setattr(report, ONE_LINE, _in_one_line(hidden))
         del report.wasxfail
         expected = False
     passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
