@@ -249,6 +249,25 @@ def test_one_line_ranks_work_only_where_there_is_something_to_rank(tmp_path):
     assert brief(of(tmp_path, {EXP: 1, SIN: 1}), max_kernels=0).endswith(f"; first: {exp}")
 
 
+@pytest.mark.parametrize("exp_us", [5, 300], ids=["shorter", "longer"])
+def test_one_line_names_the_same_kernel_whatever_the_clock_says(tmp_path, exp_us):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 2000)
+    for at, (name, dur) in enumerate([(EXP, exp_us), (SIN, 20), (SIN, 20), (EXP, exp_us), (FP32, 100)]):
+        builder.launched(name, 10 + 20 * at, dur=dur, wait=400 * at)
+    builder.sync(2400, 50)
+    profile = load(builder.write(tmp_path / "t.json"))
+    exp = profile.steps[0].kernels[0].short
+    assert brief(profile, max_kernels=0).endswith(f"; most: 2 x {exp}"), "the first of those with most calls"
+    (verdict,) = check_limits(profile, read_limits({"max_kernels": 0}))
+    assert verdict.culprit.name == exp
+    longest = exp if exp_us > 50 else profile.steps[0].kernels[-1].short
+    assert f"longest: {'2 x ' * (longest == exp)}{longest}" in brief(profile, max_gpu_time=0), (
+        "a limit on time names it by time"
+    )
+
+
 def test_a_kernel_of_a_graph_whose_operator_is_not_known_is_launched_by_its_replay(tmp_path):
     text = failure(recorded(tmp_path, graph=True), max_kernels=0)
     (replayed,) = [line for line in text.splitlines() if " x replayed " in line]

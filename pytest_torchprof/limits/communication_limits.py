@@ -67,8 +67,9 @@ def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
             time_us=sum(collective.duration_us or 0 for collective in members),
             size_bytes=size or 0,
             ops=tuple(printable(op) for op in dict.fromkeys(collective.operator for collective in members) if op),
+            order=order,
         )
-        for (name, size), members in by_name.items()
+        for order, ((name, size), members) in enumerate(by_name.items())
     )
 
 

@@ -63,6 +63,8 @@ class WorkRow(Evidence, frozen=True, kw_only=True):
     """The file and line that launched most of it."""
     also_ran: bool = False
     """Whether it is only listed for comparison, and did not miss the limit."""
+    order: int = 0
+    """How many of the rows listed with it had work before its first."""
 
     @property
     def note(self) -> str:

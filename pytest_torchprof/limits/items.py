@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.limits.evidence import WorkRow
@@ -134,7 +135,8 @@ def _rows(items: Sequence[Item], key: Callable[[Item], Hashable], allowed_by: tu
     by_key: dict[Hashable, list[Item]] = defaultdict(list)
     for item in items:
         by_key[key(item)].append(item)
-    return in_order(_row(members, allowed_by) for members in by_key.values())
+    rows = (_row(members, allowed_by) for members in by_key.values())
+    return in_order(replace(row, order=order) for order, row in enumerate(rows))
 
 
 def _row(members: Sequence[Item], allowed_by: tuple[str, ...]) -> WorkRow:

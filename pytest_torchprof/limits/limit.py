@@ -148,8 +148,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def culprit(self) -> WorkRow | None:
-        """The first row of work that the limit was missed by."""
-        return next((row for row in self.rows if not row.also_ran), None)
+        """The row of work that stands for all by which the limit was missed, the same in each run of the same code.
+
+        It is the first one for a limit on time or bytes, else the one with most calls, and of those the earliest.
+        """
+        rows = [row for row in self.rows if not row.also_ran]
+        if self.unit in ("us", "bytes"):
+            return next(iter(rows), None)
+        return min(rows, key=lambda row: (-row.count, row.order), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +273,8 @@ def group_kernels(
     ``raw``: by the names that patterns match, instead of what they say.
     """
     named = by_name(step.kernels if kernels is None else kernels)
-    return in_order(_row(step.places, name, members, raw=raw) for name, members in named.items())
+    rows = (_row(step.places, name, members, raw=raw) for name, members in named.items())
+    return in_order(replace(row, order=order) for order, row in enumerate(rows))
 
 
 def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
