@@ -490,3 +490,13 @@ def test_the_documentation_shows_what_is_printed(monkeypatch, capsys):
     page = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
     shown = re.search(r"```\n(GPU time .*?)\.\.\.\n```", page, re.DOTALL)[1]
     assert capsys.readouterr().out.startswith(shown)
+
+
+@needs_recordings
+@pytest.mark.parametrize("columns", [40, 60])
+def test_no_line_about_two_recordings_is_wider_than_the_screen(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run([str(SHARED / f"{name}.json.gz") for name in ("b200_eager_nvjet", "h100_bert_small")])
+    lines = capsys.readouterr().out.splitlines()
+    assert "the first was recorded on NVIDIA B200" in " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= columns

@@ -9,7 +9,9 @@ import pytest
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import LimitsMissed, load
-from pytest_torchprof.limits import FailureLine, Screen, check_limits, error_for, read_limits
+from pytest_torchprof.limits import FailureLine, Screen, Verdict, check_limits, error_for, read_limits
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.seen import InWords
 
 pytestmark = pytest.mark.any_torch
 
@@ -464,3 +466,46 @@ def test_noise_is_told_only_with_v(run_tests, pytester):
     quiet.stdout.no_fnmatch_line(noise)
     quiet.stdout.no_fnmatch_line("*against the baseline*")
     loud.stdout.fnmatch_lines(["*: against the baseline", noise])
+
+
+COPIES = [("DtoD", 782, 5 << 20), ("HtoD", 1.5, 700), ("DtoH", 3.84, 16)]
+
+
+@pytest.mark.parametrize("columns", [32, 40, 48, 60, 100])
+@pytest.mark.parametrize("everything", [False, True], ids=["plain", "all"])
+def test_each_row_of_work_stands_in_one_line_however_narrow_the_screen_is(tmp_path, columns, everything):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 5000)
+    for at, (kind, dur, size) in enumerate(COPIES):
+        builder.op("aten::copy_", 100 * at, 20)
+        correlation = builder.call("cudaMemcpyAsync", 100 * at + 5, 10)
+        builder.memcpy(kind, 1000 * at + 20, dur, correlation, size=size)
+    builder.sync(4000, 50)
+    profile = load(builder.write(tmp_path / "t.json"))
+    verdicts = check_limits(profile, read_limits({"max_memcpys": 0}))
+    screen = Screen.of_columns(max(columns, 40), everything=everything).beside(40 - min(columns, 40))
+    lines = str(error_for(verdicts, profile, lambda _: (), screen=screen)).splitlines()
+    rows = [line for line in lines if " 1 x Memcpy" in line]
+    assert len(rows) == len(COPIES)
+    assert max(map(len, rows)) <= columns
+    if everything:
+        text = " ".join(" ".join(lines).split())
+        assert all(fact in text for fact in ("782 us", "5.00 MiB", "Memcpy DtoD (Device -> Device)"))
+
+
+def test_the_modules_of_a_place_lose_their_beginning_before_a_line_is_wider_than_the_screen(tmp_path):
+    modules = ".".join(f"ABlockOfManyLayers_{number}" for number in range(4))
+    place = f"forward (model.py:7), {modules}"
+    row = WorkRow(count=1, name="add", full="add", places=((1, place), (2, "forward (model.py:9)")))
+    verdict = Verdict(limit="max_kernels", expected="0", status="missed", evidence=(row,), seen=(InWords("1 kernel"),))
+    profile = load(own_recording({"k": 1}).write(tmp_path / "t.json"))
+
+    def lines(**more):
+        return str(error_for([verdict], profile, lambda _: (), screen=Screen.of_columns(40, **more))).splitlines()
+
+    assert max(map(len, lines())) <= 40
+    text = " ".join(" ".join(lines()).split())
+    assert "(model.py:7), ..." in text
+    assert "ABlockOfManyLayers_3" in text
+    assert modules in " ".join(lines(everything=True))

@@ -297,7 +297,8 @@ def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
 
 def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iterator[str]:
     """Yield the differences of two recordings: numbers, use of the time, families that came and went, first kernels."""
-    yield from comparison.notes
+    for note in comparison.notes:
+        yield from wrapped(note, "  ", width=width)
     cost = comparison.cost
     for text in number_lines(comparison.changes, cost):
         yield from wrapped(text, "  ", width=width)
@@ -307,7 +308,8 @@ def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iter
         yield from wrapped(f"what came and went: {comparison.exchange}", "  ", width=width)
     if comparison.steps:
         first, second = (name or "the recording" for name in comparison.steps)
-        yield f"these are {first} and {second}; the steps with most kernels run the same"
+        steps = f"these are {first} and {second}; the steps with most kernels run the same"
+        yield from wrapped(steps, "  ", width=width)
     kernels = [
         words.change_words(change)
         for kind in ("replaced", "renamed")

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.screen import INDENT
-from pytest_torchprof.text import and_more, cut, cut_apart, first_of, path_from_here, reason_line, show_us, width_of
+from pytest_torchprof.text import (
+    and_more,
+    cut,
+    cut_apart,
+    ending,
+    first_of,
+    path_from_here,
+    reason_line,
+    show_us,
+    width_of,
+)
 from pytest_torchprof.text.tables import lined_up
 
 if TYPE_CHECKING:
@@ -61,13 +71,24 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
     least = max(longest if screen.everything else min(longest, _LEAST_BESIDE_OPS), _LEAST_NAME)
     if room_beside() < least and columns[-1] in used and len(used) > 1:
         used.remove(columns[-1])
+    # What is said of it leaves before the time, and both before a name that nobody can read.
+    for texts in (columns[1], columns[0]):
+        if room_beside() < _LEAST_NAME and any(texts) and texts in used:
+            used.remove(texts)
     room = room_beside()
     names = cut_apart([row.name for row in rows], max(room, _LEAST_NAME))
     aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
     counts = [f"{' ' * INDENT}{row.count:>4} x " for row in rows]
     lines = map(add, counts, lined_up(list(zip(names, *used, strict=True)), aligns))
     operators = columns[-1] if columns[-1] in used else [""] * len(rows)
-    wholes = [_whole(row, name, ops, screen) for row, name, ops in zip(rows, names, operators, strict=True)]
+    left_out = [
+        "  ".join(filter(None, row))
+        for row in zip(*(columns[at] for at in (0, 1) if columns[at] not in used), strict=True)
+    ]
+    facts = left_out or [""] * len(rows)
+    wholes = [
+        _whole(row, name, ops, fact, screen) for row, name, ops, fact in zip(rows, names, operators, facts, strict=True)
+    ]
     beside = [row.places[0][1] if row.places else "" for row in rows]
     if all(len(row.places) <= 1 for row in rows):
         longer = [*map(add, counts, lined_up(list(zip(names, *used, beside, strict=True)), [*aligns, "left"]))]
@@ -79,8 +100,8 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
     }
 
 
-def _whole(row: WorkRow, name: str, ops: str, screen: Screen) -> tuple[str, ...]:
-    """Return lines with what the columns have no room for, if all is asked for."""
+def _whole(row: WorkRow, name: str, ops: str, facts: str, screen: Screen) -> tuple[str, ...]:
+    """Return lines with what the columns have no room for, if all is asked for; ``facts``: of its time and note."""
     if not screen.everything:
         return ()
     all_ops = ", ".join(row.launched_by(row.name))
@@ -88,6 +109,7 @@ def _whole(row: WorkRow, name: str, ops: str, screen: Screen) -> tuple[str, ...]
         *((row.name,) if name != row.name != row.full else ()),
         *((row.full,) if row.full not in (name, ops) else ()),
         *((all_ops,) if ops != all_ops else ()),
+        *((facts,) if facts else ()),
     ]
     return tuple(line for part in parts for line in screen.broken(f"{_BELOW}{part}"))
 
@@ -96,12 +118,24 @@ def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
     everything = screen.everything or len(row.places) == MOST_PLACES + 1
     most = len(row.places) if everything else MOST_PLACES
     several = len(row.places) > 1
-    places = [f"{count} x {place}" if several else place for count, place in row.places]
+    places = [_fitting(f"{count} x {place}" if several else place, screen) for count, place in row.places]
     left = [and_more(len(places) - most, "place").lstrip()]
     lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{_BELOW}{line}")]
     if caps.rows is None or len(lines) < caps.rows:
         return lines
     return screen.broken(f"{_BELOW}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
+
+
+def _fitting(place: str, screen: Screen) -> str:
+    """Return a place whose modules fit the screen: of one that is wider the end is shown; a file is copied as it is."""
+    if screen.columns is None or screen.everything:
+        return place
+    room = screen.width - len(_BELOW) - len("  ,")
+    return " ".join(word if ":" in word else _ending(word, room) for word in place.split(" "))
+
+
+def _ending(word: str, room: int) -> str:
+    return word if width_of(word) <= room else f"...{ending(word, room - 3)}"
 
 
 def _ops(row: WorkRow) -> str:
@@ -134,7 +168,7 @@ def detail_blocks(
 
 def _places_of(row: WorkRow, caps: Caps, screen: Screen) -> str:
     """Return one line on where the work of a row comes from; on a terminal there is room for one place."""
-    places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places]
+    places = [_fitting(f"{count} x {place}" if len(row.places) > 1 else place, screen) for count, place in row.places]
     most = MOST_PLACES if screen.columns is None else 1
     line = f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"
     if caps.places != 1 or row.line is None or width_of(line) <= screen.width:
