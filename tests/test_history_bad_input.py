@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 
 import pytest
 from histories import launched, run_of, sha, write
@@ -12,7 +13,7 @@ from test_history import TEST as KNOWN
 from test_history_stores import DATABASES, kept, rows, store
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.history.record import SUFFIX, Event
+from pytest_torchprof.history.record import SUFFIX, Event, encode
 
 pytestmark = pytest.mark.any_torch
 
@@ -40,6 +41,43 @@ def test_databases_refuse_by_name_what_a_folder_refuses_and_keep_nothing_of_it(d
     assert rows(database) == rows(never)
     assert kept(database) == kept(never)
     assert main(["history", "verify", database]) == 0
+
+
+KINDS = {
+    "a text": (b"not packed", "no record of a run: it is a text"),
+    "nothing": (b"", "no record of a run: the file is empty"),
+    "an archive": (b"PK\5\6" + bytes(18), "no record of a run: it is a ZIP archive, and is not called .zip"),
+    "binary data": (bytes(range(99)), "no record of a run: it is binary data"),
+    "a record that was cut off": (encode(GOOD)[:40], "cut off: it ends in the middle of its gzip data"),
+    "the first bytes of one": (encode(GOOD)[:2], "cut off: it ends in the middle of its gzip data"),
+    "a damaged one": (encode(GOOD)[:60] + b"\0\0\0\0" + encode(GOOD)[64:], "damaged: its gzip data cannot be unpacked"),
+    "one with more behind it": (encode(GOOD) + b"more", "something stands behind its end"),
+}
+
+
+@pytest.mark.parametrize(("content", "what"), KINDS.values(), ids=KINDS)
+def test_a_file_that_is_no_record_is_called_what_it_is(tmp_path, capsys, content, what):
+    file = tmp_path / f"a{SUFFIX}"
+    file.write_bytes(content)
+    assert main(["history", "import", str(tmp_path / "store"), str(file)]) == 2
+    assert capsys.readouterr().err == f"torchprof history: refused: {file}: {what} [bad-record]\n"
+
+
+@pytest.mark.parametrize("source", ["folder", "nothing.zip", "others.zip"])
+def test_where_no_record_is_at_all_an_import_says_so(tmp_path, capsys, source):
+    path = tmp_path / source
+    if source == "folder":
+        path.mkdir()
+        (path / "notes.txt").write_text("something else")
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            if source == "others.zip":
+                archive.writestr("notes.txt", "something else")
+    there = write(tmp_path / "in", [GOOD])
+    assert main(["history", "import", str(tmp_path / "store"), str(path), str(there)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert told.err == f"torchprof history: refused: {path}: no record of a run is there [bad-record]\n"
 
 
 def test_a_fork_that_calls_its_branch_main_is_kept_out_of_a_database_by_its_event(database, tmp_path, capsys):

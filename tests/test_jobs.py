@@ -330,6 +330,12 @@ def test_limits_hold_on_every_rank_and_on_all_together(late, run, limits, status
     assert (found[0], said in found[1]) == (status, True), found
 
 
+def test_of_a_job_whose_ranks_are_not_all_there_both_numbers_are_named(folder, run):
+    two = folder(*(recording(rank, [1000], size=8) for rank in (0, 1)), name="two")
+    status, said = run("check", two, "--ranks", "--limit", "max_kernels=0")
+    assert (status, "(rank 0 of 8, of which 2 are recorded, and 1 other rank alike)" in said) == (1, True), said
+
+
 def test_one_recording_alone_tells_nothing_of_the_others(late, run):
     status, said = run("check", late / "0.json", "--limit", "max_rank_skew=1s", "--limit", "same_kernels=True")
     assert (status, said.count("[one-rank]")) == (3, 2)

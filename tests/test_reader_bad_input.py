@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import zipfile
 
 import pytest
 from builder import TraceBuilder, own_recording, write
@@ -33,9 +34,11 @@ from pytest_torchprof.reasons.unreadable import (
     NotUtf8,
     OddEvent,
     Oddity,
+    OtherText,
     SpecialFile,
     WithoutEvents,
     ZeroByteInPath,
+    ZipArchive,
 )
 
 pytestmark = pytest.mark.any_torch
@@ -102,6 +105,13 @@ PERFETTOS = gzip.decompress(
     )
 )
 
+
+def zipped(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("trace.json", good().text())
+    return path
+
+
 IN_AN_EVENT = (
     b'{"traceEvents": [{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":0,"ts":1,"dur":1,"args":{"stream": %s}}]}'
 )
@@ -115,11 +125,11 @@ BAD = {
     "missing": (lambda path: path, NoSuchFile),
     "empty": (lambda path: write(path, b""), EmptyFile()),
     "blank": (lambda path: write(path, b" \n"), EmptyFile()),
-    "text": (lambda path: write(path, b"hello"), JsonInvalid("JSON is malformed: invalid character (byte 0)")),
-    "text behind a blank": (
-        lambda path: write(path, b" hello"),
-        JsonInvalid("JSON is malformed: invalid character (byte 1)"),
-    ),
+    "text": (lambda path: write(path, b"hello"), OtherText()),
+    "text behind a blank": (lambda path: write(path, b" hello"), OtherText()),
+    "no JSON": (lambda path: write(path, b"{hello"), JsonInvalid),
+    "an archive of nothing": (lambda path: write(path, b"PK\5\6" + bytes(18)), ZipArchive()),
+    "an archive": (zipped, ZipArchive()),
     "binary": (lambda path: write(path, bytes(range(256))), BinaryData()),
     "number": (lambda path: write(path, b"42"), WithoutEvents()),
     "Perfetto's own format": (lambda path: write(path, PERFETTOS), InPerfettosFormat()),

@@ -345,3 +345,21 @@ def test_a_process_of_its_own_ends_as_pythons_do(program):
     assert done.returncode == 1
     assert "at the end" in done.stdout
     assert done.stdout.index("arguments") < done.stdout.index("max_kernels=2")
+
+
+@pytest.mark.parametrize(
+    "module", ["no_such_module", "no_such_module.at_all", "json.no_such_module", "json.tool.of_none", "json"]
+)
+def test_a_module_that_cannot_be_run_is_bad_usage_in_one_sentence(module):
+    done = run(*HOLDS, "-m", module)
+    assert done.returncode == 2
+    assert done.stderr == f"torchprof run: there is no module {module} that can be run [bad-usage]\n"
+
+
+def test_what_a_module_lacks_itself_is_its_own_failure(tmp_path, monkeypatch):
+    (tmp_path / "lacking.py").write_text("import no_such_module\n")
+    monkeypatch.chdir(tmp_path)
+    done = run(*HOLDS, "-m", "lacking")
+    assert done.returncode == 1
+    assert 'lacking.py", line 1' in done.stderr
+    assert done.stderr.endswith("torchprof run: lacking itself ended with exit status 1: nothing was judged\n")

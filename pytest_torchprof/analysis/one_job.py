@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.clocks import TOGETHER
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text import counted, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,8 @@ def _other_jobs(ranks: Sequence[RankPart]) -> Iterator[str]:
     named = next((part for part in ranks if part.run_id is not None), first)
     for before, part in pairwise(ranks):
         if part.world_size != first.world_size:
-            yield f"{part.path} is of a job of {part.world_size} ranks, {first.path} of one of {first.world_size}"
+            ranks_of_part = counted(part.world_size, "rank")
+            yield f"{part.path} is of a job of {ranks_of_part}, {first.path} of one of {first.world_size}"
         if part.rank == before.rank:
             yield f"{part.path} is of rank {part.rank}, as {before.path} is"
         if part.test != first.test:

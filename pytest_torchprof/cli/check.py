@@ -122,7 +122,11 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
 
     job = job_in(arguments.path, arguments.device, look, own_kernels=own_kernels)
     may_be_idle = limits.get("min_kernels") == 0
-    verdicts = [*worst_of(verdicts_of), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
+    verdicts = [
+        *worst_of(verdicts_of, job.world_size),
+        *check_job(job, together, may_be_idle=may_be_idle),
+        *missing_ranks(job),
+    ]
     shown = {verdict.limit: verdict.on_ranks.first for verdict in verdicts if verdict.on_ranks is not None}
     causes: dict[str, tuple[Finding, ...]] = {
         limit: (finding,) for limit, rank in shown.items() if (finding := telling.get((rank, limit)))

@@ -42,7 +42,7 @@ from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from pytest_torchprof.cli import Parser
@@ -288,8 +288,12 @@ def _when(arguments: Namespace) -> int:
 
 
 def _import(arguments: Namespace) -> int:
+    return _take(arguments, _some_records_of)
+
+
+def _take(arguments: Namespace, records_of_source: Callable[[str], Iterable[RunRecord | BadRecord]]) -> int:
     def records() -> Iterable[RunRecord | BadRecord]:
-        return chain.from_iterable(map(_records_of, arguments.source))
+        return chain.from_iterable(map(records_of_source, arguments.source))
 
     taken = take(store_at(arguments.store), records, arguments.only_event, anyway=arguments.anyway)
     others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
@@ -298,6 +302,16 @@ def _import(arguments: Namespace) -> int:
     for problem in taken.refused:
         sys.stderr.write(f"torchprof history: refused: {printable(str(problem))}\n")
     return UNUSABLE if taken.refused else DONE
+
+
+def _some_records_of(source: str) -> Iterator[RunRecord | BadRecord]:
+    """Yield the records of a source; where none is there, which nobody would name, that it is so."""
+    is_empty = True
+    for record in _records_of(source):
+        is_empty = False
+        yield record
+    if is_empty:
+        yield BadRecord(f"{source}: no record of a run is there")
 
 
 def _records_of(source: str) -> Iterable[RunRecord | BadRecord]:
@@ -315,7 +329,8 @@ def _tell(line: str) -> None:
 
 
 def _merge(arguments: Namespace) -> int:
-    status = _import(arguments)
+    # Another store may well hold nothing yet.
+    status = _take(arguments, _records_of)
     store = store_at(arguments.store)
     # Artifacts of others are imported, and may bring records alone: what is known is said by who keeps the history.
     notes = chain.from_iterable(map(notes_in, arguments.source))

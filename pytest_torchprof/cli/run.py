@@ -78,7 +78,8 @@ def run(arguments: Namespace) -> int:
     asked, device = read_limits(limits), read_option("device", arguments.device)
     with run_program(program, asked, device, arguments.top) as outcome:
         if outcome.failed is not None:
-            ended = f"{printable_line(program[0])} itself ended with exit status {outcome.failed}"
+            name = program[1] if program[0] == "-m" else program[0]
+            ended = f"{printable_line(name)} itself ended with exit status {outcome.failed}"
             sys.stderr.write(f"torchprof run: {ended}: nothing was judged\n")
             return outcome.failed
         if arguments.json:

@@ -20,7 +20,7 @@ from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgs
 from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.recording.text import DamagedGzipError, inflated_member
+from pytest_torchprof.recording.text import GZIP, ZIP, DamagedGzipError, inflated_member
 from pytest_torchprof.report.outcome import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
@@ -284,7 +284,7 @@ def unpacked(data: bytes, name: str) -> bytes:
     figures, behind = _first_member(data, name, MOST_BYTES)
     if not behind:
         return figures
-    reported, behind = _first_member(behind, name, MOST_BYTES - len(figures))
+    reported, behind = _first_member(behind, name, MOST_BYTES - len(figures)) if behind[:2] == GZIP else (b"", behind)
     if behind:
         raise BadRecord(f"{name}: something stands behind its end")
     return figures + reported
@@ -297,13 +297,26 @@ def unpacked_figures(data: bytes, name: str) -> bytes:
 
 
 def _first_member(data: bytes, name: str, most: int) -> tuple[bytes, bytes]:
+    if data[: len(GZIP)] != GZIP and not (0 < len(data) < len(GZIP)):
+        raise BadRecord(f"{name}: no record of a run: {_kind_of(data)}")
     try:
         content, behind = inflated_member(data, most)
-    except (DamagedGzipError, EOFError) as error:
-        raise BadRecord(f"{name}: {str(error) or 'cut off'}") from None
+    except EOFError:
+        raise BadRecord(f"{name}: cut off: it ends in the middle of its gzip data") from None
+    except DamagedGzipError:
+        raise BadRecord(f"{name}: damaged: its gzip data cannot be unpacked") from None
     if len(content) > most:
         raise BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB when unpacked, which no run's record is")
     return content, behind
+
+
+def _kind_of(data: bytes) -> str:
+    """Return what a file is that does not begin as a record does."""
+    if not data:
+        return "the file is empty"
+    if data.startswith(ZIP):
+        return "it is a ZIP archive, and is not called .zip"
+    return "it is binary data" if b"\0" in data[:4096] else "it is a text"
 
 
 def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:

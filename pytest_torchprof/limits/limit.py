@@ -59,6 +59,8 @@ class OnRanks(Struct, frozen=True, kw_only=True):
     """On how many other ranks it had this outcome."""
     of: int
     """How many ranks were judged."""
+    job: int | None = None
+    """How many the job has, where recordings of others are missing."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -130,7 +132,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if self.on_ranks is None:
             return ""
         others = f", and {counted(self.on_ranks.others, 'other rank')} alike" if self.on_ranks.others else ""
-        return f" (rank {self.on_ranks.first} of {self.on_ranks.of}{others})"
+        job = self.on_ranks.job
+        of = f"{self.on_ranks.of}" if job is None else f"{job}, of which {self.on_ranks.of} are recorded"
+        return f" (rank {self.on_ranks.first} of {of}{others})"
 
     @property
     def written(self) -> str:

@@ -224,15 +224,16 @@ RANK_LIMITS = (
 )
 
 
-def worst_of(by_rank: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
-    """Return for each limit its worst verdict; ``by_rank`` has the verdicts of each rank."""
+def worst_of(by_rank: Mapping[int, Sequence[Verdict]], world_size: int | None = None) -> list[Verdict]:
+    """Return for each limit its worst verdict; ``by_rank`` has the verdicts of each rank of the ``world_size``."""
     order = {MISSED: 0, NOT_MEASURED: 1, HOLDS: 2}
     ranks = sorted(by_rank)
     verdicts = []
     for of_limit in zip(*(by_rank[rank] for rank in ranks), strict=True):
         worst = min(of_limit, key=lambda verdict: order[verdict.status])
         alike = [rank for rank, verdict in zip(ranks, of_limit, strict=True) if verdict.status == worst.status]
-        on_ranks = OnRanks(first=alike[0], others=len(alike) - 1, of=len(ranks))
+        job = world_size if world_size not in (None, len(ranks)) else None
+        on_ranks = OnRanks(first=alike[0], others=len(alike) - 1, of=len(ranks), job=job)
         verdicts.append(structs.replace(worst, on_ranks=on_ranks))
     return verdicts
 

@@ -11,8 +11,15 @@ import threading
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from zipfile import is_zipfile
+
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 _UNCAUGHT = 1
 """Python's exit status after an exception, and after ``sys.exit`` with a text."""
@@ -23,7 +30,8 @@ _OURS = (__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 def run_as_python(program: list[str]) -> int:
     """Run SCRIPT ARGS or -m MODULE ARGS until its threads have ended too; return its exit status, 0 to 255.
 
-    This returns only in the process that called it: a fork that reaches the program's end ends here.
+    This returns only in the process that called it: a fork that reaches the program's end ends here. TorchprofError if
+    there is no such module.
     """
     process = os.getpid()
     try:
@@ -35,6 +43,12 @@ def run_as_python(program: list[str]) -> int:
         status = 0
     except SystemExit as ended:
         status = _status_of(ended)
+    except ImportError as problem:
+        if program[0] == "-m" and _frames_of_program(problem) is None:
+            missing = f"there is no module {printable_line(program[1])} that can be run"
+            raise TorchprofError(missing, Code.BAD_USAGE) from None
+        _print_without_us(problem)
+        status = _UNCAUGHT
     except BaseException as problem:  # noqa: BLE001 - any exception ends the program
         _print_without_us(problem)
         status = _INTERRUPTED if isinstance(problem, KeyboardInterrupt) else _UNCAUGHT
@@ -72,10 +86,15 @@ def _status_of(ended: SystemExit) -> int:
 
 def _print_without_us(problem: BaseException) -> None:
     """Print an exception as Python does, from the program's own first line on."""
+    frames = _frames_of_program(problem)
+    sys.excepthook(type(problem), problem.with_traceback(frames), frames)
+
+
+def _frames_of_program(problem: BaseException) -> TracebackType | None:
     frames = problem.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename in _OURS:
         frames = frames.tb_next
-    sys.excepthook(type(problem), problem.with_traceback(frames), frames)
+    return frames
 
 
 def _end(status: int) -> NoReturn:

@@ -76,9 +76,7 @@ class GzipCutOff(OfPath, frozen=True):
 class GzipDamaged(OfPath, frozen=True):
     """The compressed data cannot be unpacked."""
 
-    SENTENCE = f"{{path}} is damaged, its gzip data cannot be unpacked ({{error}}). {_AGAIN}"
-
-    error: str
+    SENTENCE = f"{{path}} is damaged: its gzip data cannot be unpacked. {_AGAIN}"
 
 
 class NotOpened(OfPath, frozen=True):
@@ -156,6 +154,20 @@ class BinaryData(WhyUnreadable, frozen=True):
 
     CODE = Code.NO_RECORDING
     SENTENCE = "it is binary data, not the JSON of a trace."
+
+
+class ZipArchive(WhyUnreadable, frozen=True):
+    """The file is an archive, which may hold recordings."""
+
+    CODE = Code.NO_RECORDING
+    SENTENCE = "it is a ZIP archive, not the JSON of a trace. If recordings are in it, unpack them."
+
+
+class OtherText(WhyUnreadable, frozen=True):
+    """The file is a text of which even the first character is not that of a trace."""
+
+    CODE = Code.NO_RECORDING
+    SENTENCE = "it is a text, not the JSON of a trace."
 
 
 class ListOfOthers(WhyUnreadable, frozen=True):

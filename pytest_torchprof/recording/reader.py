@@ -28,9 +28,11 @@ from pytest_torchprof.reasons.unreadable import (
     NotOpened,
     NotUtf8,
     NumberBeyondStamps,
+    OtherText,
     SpecialFile,
     WithoutEvents,
     ZeroByteInPath,
+    ZipArchive,
 )
 from pytest_torchprof.recording import text
 from pytest_torchprof.recording.bounds import (
@@ -53,6 +55,7 @@ from pytest_torchprof.recording.corrections import (
 from pytest_torchprof.recording.events import Columns, kinds
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
+    ZIP,
     DamagedGzipError,
     UncuttableError,
     inflated,
@@ -72,6 +75,8 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 _EVENTS = "traceEvents"
+_BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
+"""What may stand in front of JSON: a mark of the text's coding, blanks, new lines."""
 
 
 class _NoTraceError(RefusedError):
@@ -97,8 +102,9 @@ def read(path: str | os.PathLike[str]) -> Trace:
         kind = next(kind for raised, kind in _CAUSES.items() if isinstance(error, raised))
         raise _unreadable(kind, path) from None
     except (DamagedGzipError, OSError) as error:
-        kind = GzipDamaged if isinstance(error, DamagedGzipError) else NotOpened
-        raise _unreadable(kind, path, str(getattr(error, "strerror", None) or error)) from None
+        if isinstance(error, DamagedGzipError):
+            raise _unreadable(GzipDamaged, path) from None
+        raise _unreadable(NotOpened, path, error.strerror or str(error)) from None
 
 
 def _unreadable(kind: Callable[..., OfPath], path: str, *facts: str) -> UnreadableRecording:
@@ -216,8 +222,7 @@ def _whole(path: str, text: bytes) -> Trace:
         # A text that is neither an object nor a list would be repaired to "null", which is sound JSON of another kind.
         return repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
-        binary = b"\0" in text[:4096]
-        raise (_NoTraceError(BinaryData()) if binary else _syntax(str(error), len(text))) from None
+        raise (_of_another_kind(text) or _syntax(str(error), len(text))) from None
 
 
 def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
@@ -250,6 +255,15 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     if sum(map(len, document)) + sum(memoryview(value).nbytes for value in document.values()) > AROUND:
         raise too_large(Excess.AROUND, AROUND // MIB)
     return {key: msgspec.json.decode(value) for key, value in document.items()}
+
+
+def _of_another_kind(text: bytes) -> _NoTraceError | None:
+    """Return what a file is that nobody has written as JSON; None where it may be JSON that is damaged."""
+    if text.startswith(ZIP):
+        return _NoTraceError(ZipArchive())
+    if b"\0" in text[:4096]:
+        return _NoTraceError(BinaryData())
+    return None if text.lstrip(_BEFORE_JSON)[:1] in b"{[" else _NoTraceError(OtherText())
 
 
 def _syntax(error: str, length: int | None = None) -> _NoTraceError:

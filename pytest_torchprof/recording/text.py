@@ -25,6 +25,8 @@ PIECE = 256 * 1024
 """The bytes of text that are decoded at once; more take more memory, fewer take more time."""
 _SLICE = 16 * 1024
 GZIP = b"\x1f\x8b"
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+"""The beginnings of an archive: of its first file, or of the end of one that holds none."""
 SPECIAL = InsteadOfFile.SPECIAL.text
 """The text about a path that :func:`is_special`."""
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
