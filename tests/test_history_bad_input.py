@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 
 import pytest
@@ -44,14 +45,14 @@ def test_databases_refuse_by_name_what_a_folder_refuses_and_keep_nothing_of_it(d
 
 
 KINDS = {
-    "a text": (b"not packed", "no record of a run: it is a text"),
-    "nothing": (b"", "no record of a run: the file is empty"),
-    "an archive": (b"PK\5\6" + bytes(18), "no record of a run: it is a ZIP archive, and is not called .zip"),
-    "binary data": (bytes(range(99)), "no record of a run: it is binary data"),
-    "a record that was cut off": (encode(GOOD)[:40], "cut off: it ends in the middle of its gzip data"),
-    "the first bytes of one": (encode(GOOD)[:2], "cut off: it ends in the middle of its gzip data"),
-    "a damaged one": (encode(GOOD)[:60] + b"\0\0\0\0" + encode(GOOD)[64:], "damaged: its gzip data cannot be unpacked"),
-    "one with more behind it": (encode(GOOD) + b"more", "something stands behind its end"),
+    "a text": (b"not packed", "is a text"),
+    "nothing": (b"", "file is empty"),
+    "an archive": (b"PK\5\6" + bytes(18), "a ZIP archive"),
+    "binary data": (bytes(range(99)), "is binary data"),
+    "a record that was cut off": (encode(GOOD)[:40], "cut off"),
+    "the first bytes of one": (encode(GOOD)[:2], "cut off"),
+    "a damaged one": (encode(GOOD)[:60] + b"\0\0\0\0" + encode(GOOD)[64:], "damaged"),
+    "one with more behind it": (encode(GOOD) + b"more", "stands behind its"),
 }
 
 
@@ -60,7 +61,11 @@ def test_a_file_that_is_no_record_is_called_what_it_is(tmp_path, capsys, content
     file = tmp_path / f"a{SUFFIX}"
     file.write_bytes(content)
     assert main(["history", "import", str(tmp_path / "store"), str(file)]) == 2
-    assert capsys.readouterr().err == f"torchprof history: refused: {file}: {what} [bad-record]\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"torchprof history: refused: {file}: ")
+    assert what in line
+    assert ("cut off" in line) == (what == "cut off")
+    assert not re.search(r"zlib|Error|invalid", line), "what a library says of it is no help"
 
 
 @pytest.mark.parametrize("source", ["folder", "nothing.zip", "others.zip"])
@@ -77,7 +82,7 @@ def test_where_no_record_is_at_all_an_import_says_so(tmp_path, capsys, source):
     assert main(["history", "import", str(tmp_path / "store"), str(path), str(there)]) == 2
     told = capsys.readouterr()
     assert told.out == "1 record added, 0 known, 1 refused\n"
-    assert told.err == f"torchprof history: refused: {path}: no record of a run is there [bad-record]\n"
+    assert told.err.startswith(f"torchprof history: refused: {path}: no record ")
 
 
 def test_a_fork_that_calls_its_branch_main_is_kept_out_of_a_database_by_its_event(database, tmp_path, capsys):

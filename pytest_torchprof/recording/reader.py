@@ -257,13 +257,13 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
-def _of_another_kind(text: bytes) -> _NoTraceError | None:
+def _of_another_kind(content: bytes) -> _NoTraceError | None:
     """Return what a file is that nobody has written as JSON; None where it may be JSON that is damaged."""
-    if text.startswith(ZIP):
+    if content.startswith(ZIP):
         return _NoTraceError(ZipArchive())
-    if b"\0" in text[:4096]:
+    if b"\0" in content[:4096]:
         return _NoTraceError(BinaryData())
-    return None if text.lstrip(_BEFORE_JSON)[:1] in b"{[" else _NoTraceError(OtherText())
+    return None if content.lstrip(_BEFORE_JSON)[:1] in b"{[" else _NoTraceError(OtherText())
 
 
 def _syntax(error: str, length: int | None = None) -> _NoTraceError:

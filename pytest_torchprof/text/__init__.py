@@ -350,6 +350,16 @@ def without_middle(line: str, width: int) -> str:
     return shown
 
 
+def with_ends_of_words(line: str, width: int) -> str:
+    """Return a line in which only the ends are left of words that are too wide; a file with its line stays whole."""
+    return _WORD.sub(
+        lambda word: (
+            word[0] if width_of(word[0]) <= width or _FILE_LINE.match(word[0]) else f"...{ending(word[0], width - 3)}"
+        ),
+        line,
+    )
+
+
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
     """Return names that have to remain different, each cut to a width: of those that begin alike, the ends remain."""
     alike = Counter(name[: width // 2] for name in {*names})
