@@ -1074,6 +1074,27 @@ def test_a_database_is_asked_for_one_test_and_tells_what_a_folder_of_the_same_re
     assert refusals[::2] == refusals[1::2]
 
 
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
+@pytest.mark.parametrize("heads", [0, 500], ids=["usual heads", "one long head"])
+def test_of_each_record_in_an_sqlite_file_the_log_reads_the_beginning_alone(store_of, capsys, heads):
+    where, chosen = store_of("sqlite"), random.Random(1)
+    large = launched("test_m.py::test_b", {chosen.randbytes(1 << 20).hex(): 1})
+    runs = [run_of(at, launched(TEST, FIVE if at < 4 else SIX), large) for at in range(8)]
+    long = AllTests(
+        below=("",), unmeasured=tuple(f"test_m.py::test_{chosen.randbytes(16).hex()}" for _ in range(heads))
+    )
+    fill(where, [*runs[:-1], replace(runs[-1], all_tests=long)])
+    before = characters_read()
+    assert "5 to 6" in answers(capsys, where, "log", TEST)
+    assert characters_read() - before < sum(len(encode(run)) for run in runs) / 2
+
+
+def characters_read():
+    """Return how much this process has read of files."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["rchar"])
+
+
 def test_remarks_stand_where_their_commit_or_their_event_is_listed(where, capsys):
     fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
     own, first, changed = id_of_the_event(capsys, where), sha(0), sha(2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import zlib
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -20,7 +19,7 @@ from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgs
 from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.recording.text import GZIP, ZIP, DamagedGzipError, inflated_member
+from pytest_torchprof.recording.text import GZIP, ZIP, DamagedGzipError, inflated_beginning, inflated_member
 from pytest_torchprof.report.outcome import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
@@ -214,7 +213,8 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
 _HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
 _LONGEST_HEAD: Final = 1 << 20
-_HEAD_AT_ONCE: Final = 16 << 10
+_HEAD_AT_ONCE: Final = 6 << 10
+"""How much of a record is unpacked before its head is looked for: most heads are shorter."""
 BEGINNING_BYTES: Final = 32 << 10
 """How much of a record holds its head, as most do."""
 
@@ -343,17 +343,16 @@ def head_in(beginning: bytes, name: str, decoder: msgspec.json.Decoder[Any] | No
 
     ``decoder``: of heads that are known to be right. BadRecord as `decode` raises it.
     """
-    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     text = b""
-    with suppress(zlib.error):
-        while beginning and len(text) < _LONGEST_HEAD:
-            text += unpack.decompress(beginning, _HEAD_AT_ONCE)
-            # No text of JSON holds a quotation mark by itself.
-            head, behind, _ = text.partition(b',"measurements":[')
-            if behind:
-                known: RunHead = parsed(decoder or _HEAD_DECODER, head + b"}", name)
-                return known
-            beginning = unpack.unconsumed_tail
+    for piece in inflated_beginning(beginning, _HEAD_AT_ONCE):
+        text += piece
+        # No text of JSON holds a quotation mark by itself.
+        head, behind, _ = text.partition(b',"measurements":[')
+        if behind:
+            known: RunHead = parsed(decoder or _HEAD_DECODER, head + b"}", name)
+            return known
+        if len(text) >= _LONGEST_HEAD:
+            break
     return None
 
 

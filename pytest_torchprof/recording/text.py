@@ -89,6 +89,18 @@ def inflated_member(data: bytes, most: int) -> tuple[bytes, bytes]:
     return content, unpack.unused_data
 
 
+def inflated_beginning(data: bytes, at_once: int) -> Iterator[bytes]:
+    """Yield what so many bytes of the beginning of a gzip member hold, and the next ones; up to what is damaged."""
+    unpack = gunzip.decompressobj(wbits=31)
+    # As below, and what isal has not given out yet is in no unconsumed_tail.
+    for at in range(0, len(data), at_once):
+        try:
+            text: bytes = unpack.decompress(data[at : at + at_once])
+        except _GUNZIP_ERROR:
+            return
+        yield text
+
+
 def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
     unpack, members = gunzip.decompressobj(wbits=31), 1
     while part:

@@ -21,6 +21,7 @@ from sqlalchemy.pool import NullPool
 from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
+from pytest_torchprof.history.sql.beginnings import beginnings
 from pytest_torchprof.history.sql.migrating import migrate, revision_of
 from pytest_torchprof.history.sql.of_tests import TestTables
 from pytest_torchprof.history.sql.rows import rows_of
@@ -101,14 +102,15 @@ class HistoryDatabase:
         """Yield name and content of each record by their ids; only those of ``uuids``, and only so much of each."""
         if not self.is_there:
             return
-        content: Any = RECORD.c.packed
-        if most_bytes is not None:
-            content = func.substr(content, 1, most_bytes, type_=RECORD.c.packed.type)
-        chosen = select(RECORD.c.uuid, content).order_by(RECORD.c.uuid)
+        chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
         if uuids is not None:
             chosen = chosen.where(RECORD.c.uuid.in_(uuids))
         with self._connected("cannot be read") as connection:
             self._refuse_other_schema(revision_of(connection))
+            if most_bytes is not None:
+                for uuid, beginning in beginnings(connection, most_bytes, uuids):
+                    yield f"{self.shown}: {uuid}", beginning
+                return
             with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
                 for uuid, packed in stored:
                     yield f"{self.shown}: {uuid}", packed

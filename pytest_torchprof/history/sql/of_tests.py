@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from pytest_torchprof.history.reading import HistoryRun, RunTimes
 from pytest_torchprof.history.record import (
@@ -20,8 +20,9 @@ from pytest_torchprof.history.record import (
     head_in,
 )
 from pytest_torchprof.history.series import EXACT
+from pytest_torchprof.history.sql.beginnings import beginnings
 from pytest_torchprof.history.sql.rows import environment_id
-from pytest_torchprof.history.sql.schema import MEASUREMENT, RECORD, STRUCTURE, TEST
+from pytest_torchprof.history.sql.schema import MEASUREMENT, STRUCTURE, TEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _MEASURED: Final = ("label", "rank", "ranks", "device", "outcome", "code", "source")
 _FACTS: Final = ("environment", *_MEASURED, *EXACT)
 """What a row of the table says of a measurement, besides its test and its structure."""
+_USUAL_BYTES: Final = 8 << 10
+"""How much of a record holds the head of a run that knows 200 commits before its own."""
 
 
 class TestRuns(Struct, frozen=True, kw_only=True):
@@ -78,11 +81,14 @@ class TestTables:
 
     def _all_heads(self) -> Sequence[RunHead] | None:
         if self._heads is None:
-            beginning = func.substr(RECORD.c.packed, 1, BEGINNING_BYTES, type_=RECORD.c.packed.type)
-            stored = self._connection.execute(select(RECORD.c.uuid, beginning).order_by(RECORD.c.uuid))
-            heads = [head_in(content, uuid, _HEADS) for uuid, content in stored]
-            known = [head for head in heads if head is not None]
-            self._heads = known if len(known) == len(heads) else None
+            # Few heads are longer than the first of these, and most of the time goes with what is read.
+            for most_bytes in (_USUAL_BYTES, BEGINNING_BYTES):
+                stored = beginnings(self._connection, most_bytes)
+                heads = [head_in(content, uuid, _HEADS) for uuid, content in stored]
+                known = [head for head in heads if head is not None]
+                if len(known) == len(heads):
+                    self._heads = known
+                    break
         return self._heads
 
 
