@@ -284,6 +284,29 @@ def test_the_same_change_in_many_tests_is_one_event(tmp_path, capsys):
     assert told["came"] == {"pointwise sigmoid": 5}
 
 
+def test_different_changes_of_one_commit_are_as_many_events(tmp_path, capsys):
+    """The same kernels in two tests, others in a third, one more of known ones in a fourth."""
+    copied = {**FIVE, "copy": 2}
+    changed = {"a": SIX, "b": copied, "c": SIX, "d": {**FIVE, "softmax": 2}}
+    runs = [
+        run_of(at, *(launched(f"test_model.py::test_{name}", FIVE if at < 2 else now) for name, now in changed.items()))
+        for at in range(4)
+    ]
+    folder = str(write(tmp_path, runs))
+    assert main(["history", "changes", folder, "--json"]) == 0
+    events = json.loads(capsys.readouterr().out)["events"]
+    assert {(own["before"], own["after"]) for own in events} == {(sha(1), sha(2))}
+    assert [[test["test"][-1] for test in own["tests"]] for own in events] == [["a", "c"], ["b"], ["d"]]
+    assert [own["came"] for own in events] == [{"pointwise sigmoid": 2}, {"copy": 2}, {"softmax": 1}]
+    assert len({own["id"] for own in events}) == 3
+    for at, own in enumerate(events):
+        assert main(["history", "changes", folder, "--fail-on", "counts"]) == 1
+        shown = capsys.readouterr().out
+        assert shown.count("known: meant") == at
+        assert main(["history", "accept", folder, own["id"][:8], "meant"]) == 0
+    assert main(["history", "changes", folder, "--fail-on", "counts"]) == 0
+
+
 SECOND = "test_model.py::test_second"
 
 

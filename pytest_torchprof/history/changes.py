@@ -109,6 +109,8 @@ class HistoryEvent(BranchEvent, frozen=True, kw_only=True):
 def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryEvent]:
     """Return the changes of all series in the order of their commits; a change that many tests share is one event.
 
+    The same change: the same kernels came and went, or, where these are as before, the same numbers moved as far.
+
     A test that was not measured beside a change knows a range of commits for it. Where just one change of others, with
     the same kernels, lies in that range, it is theirs, and its commits are those that all of them have in common.
     """
@@ -124,15 +126,12 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
             met[0].narrow(own)
         else:
             others.append(own)
-    # What lies between the same two commits is one event, whichever kernels came and went.
-    grouped: dict[tuple[object, ...], Enclosed[SeriesChange]] = {}
-    for own in (own for others in alike.values() for own in others):
-        event = grouped.setdefault((own.kind, own.before, own.after), own)
-        if event is not own:
-            event.narrow(own)
     listed = {id(change): at for at, change in enumerate(changes)}
-    events = [_event(branch, own, listed) for own in grouped.values()]
-    return sorted(events, key=lambda event: (place[event.after], place[event.before], event.cause))
+    events = [_event(branch, own, listed) for others in alike.values() for own in others]
+    return sorted(
+        events,
+        key=lambda event: (place[event.after], place[event.before], event.cause, listed[id(event.changes[0])]),
+    )
 
 
 def _event(branch: BranchRuns, own: Enclosed[SeriesChange], listed: Mapping[int, int]) -> HistoryEvent:
