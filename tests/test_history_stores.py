@@ -1095,6 +1095,54 @@ def characters_read():
     return int(dict(line.split(": ") for line in lines)["rchar"])
 
 
+TAMPERED = {
+    "a number": ("UPDATE measurement SET kernels = 9 WHERE position = 0", "kernels is 9.0, in the record 5.0"),
+    "a row less": ("DELETE FROM measurement WHERE position = 1", "table measurement, row 1 is missing"),
+    "a test": ("UPDATE test SET nodeid = 'test_m.py::test_x'", "nodeid is test_m.py::test_x, in the record"),
+    "a structure": ("UPDATE structure SET name = 'x'", "name is x, in the record"),
+    "a branch": ("UPDATE run SET branch = 'other\x1b[31m'", "branch is other"),
+    "a date": ("UPDATE \"commit\" SET date = '2020-02-02 00:00:00'", "date is 2020-02-02"),
+    "a time": ("UPDATE measurement SET gpu_busy_us = NULL", "gpu_busy_us is None, in the record 1"),
+    "the run": ("DELETE FROM measurement; DELETE FROM run", "table run, row"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_row_that_says_something_else_than_its_record_is_named_until_the_tables_are_made_anew(database, capsys, what):
+    fill(database, [run_of(0, launched(TEST, FIVE), launched("test_m.py::test_b", FIVE))])
+    assert answers(capsys, database, "verify") == "1 record read, 0 cannot be believed\n"
+    statements, named = TAMPERED[what]
+    with connected(database) as connection:
+        for statement in statements.split("; "):
+            connection.exec_driver_sql(statement)
+    assert main(["history", "verify", database]) == 1
+    told = capsys.readouterr()
+    assert named in told.err
+    assert "\x1b" not in told.err
+    assert "torchprof history rebuild" in told.out
+    answers(capsys, database, "rebuild")
+    assert answers(capsys, database, "verify") == "1 record read, 0 cannot be believed\n"
+
+
+def test_rows_of_any_history_are_what_its_records_make(database, capsys):
+    runs, _ = many_sided(4, 8, seed=5)
+    fill(database, runs)
+    assert f"{len(runs)} records read, 0 cannot be believed\n" == answers(capsys, database, "verify")
+
+
+def test_rows_of_no_record_are_named(store_of, capsys):
+    where = store_of("sqlite")
+    fill(where, [run_of(0, launched(TEST, FIVE))])
+    with connected(where) as connection:
+        connection.exec_driver_sql("UPDATE run SET uuid = 'nobody'")
+        connection.exec_driver_sql("UPDATE measurement SET position = 7")
+    assert main(["history", "verify", where]) == 1
+    told = capsys.readouterr().err
+    assert "nobody: table run, row nobody is of no record" in told
+    assert "table measurement, row 7 is of no record" in told
+    assert "table measurement, row 0 is missing" in told
+
+
 def test_remarks_stand_where_their_commit_or_their_event_is_listed(where, capsys):
     fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
     own, first, changed = id_of_the_event(capsys, where), sha(0), sha(2)

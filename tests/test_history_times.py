@@ -407,35 +407,6 @@ def test_no_times_have_no_steps():
         assert steps_of([1.0] * count).smallest(LARGEST_CHANCE) is None
 
 
-def _random_series(seed):
-    """Return values with up to three clear steps, and where these are."""
-    chosen = random.Random(seed)
-    cuts = sorted(chosen.sample(range(40, 200, 40), chosen.randrange(4)))
-    levels = list(itertools.accumulate(chosen.choice((-0.1, 0.1, 0.15)) for _ in range(len(cuts) + 1)))
-    return [levels[sum(cut <= at for cut in cuts)] + chosen.gauss(0, 0.01) for at in range(240)], cuts
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_clear_steps_are_where_ruptures_has_them(seed):
-    ruptures = pytest.importorskip("ruptures", reason="needs ruptures: the extra named oracles")
-    import numpy as np
-
-    values, cuts = _random_series(seed)
-    theirs = ruptures.Pelt(model="l2", min_size=3, jump=1).fit(np.array(values)).predict(pen=0.003)
-    assert [step.at for step in steps_of(values).steps] == theirs[:-1]
-    assert [round(cut / 40) * 40 for cut in theirs[:-1]] == cuts
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_clear_steps_are_where_asv_has_them(seed):
-    step_detect = pytest.importorskip("asv.step_detect", reason="needs asv: the extra named oracles")
-    values, cuts = _random_series(seed)
-    theirs = [left for left, *_ in step_detect.detect_steps([math.exp(value) for value in values])][1:]
-    ours = [step.at for step in steps_of(values).steps]
-    assert len(ours) == len(theirs) == len(cuts)
-    assert all(abs(our - their) <= 1 for our, their in zip(ours, theirs, strict=True))
-
-
 # ------------------------------------------------------------------------------------------ series of known truth, small
 
 

@@ -23,21 +23,30 @@ from pytest_torchprof.history.changes_json import changes_json
 from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
+from pytest_torchprof.history.rows_differ import RowsDiffer
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.series import EXACT, Series
 from pytest_torchprof.history.since import answer_of, read_condition
 from pytest_torchprof.history.sources import notes_in, records_in
 from pytest_torchprof.history.store import StoreUnusable, records_of
-from pytest_torchprof.history.stores import store_at, tables_at
+from pytest_torchprof.history.stores import has_tables, store_at, tables_at
 from pytest_torchprof.history.taking import take
-from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, remark_lines, when_lines
+from pytest_torchprof.history.texts import (
+    census_lines,
+    differing_lines,
+    event_lines,
+    heading_lines,
+    log_lines,
+    remark_lines,
+    when_lines,
+)
 from pytest_torchprof.history.time_texts import machine_of, time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.remote.addresses import protocol_of
-from pytest_torchprof.text import counted, first_of, printable
+from pytest_torchprof.text import counted, first_of, printable, quoted
 from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
@@ -70,7 +79,8 @@ examples:
   torchprof history import history artifact.zip --only-event push
   torchprof history merge runs.db history s3://bucket/history
 
-exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 it cannot be told:
+exit status: 0 nothing, or done, 1 changes: something under --fail-on, verify: rows that differ from
+their records, 2 cannot read, or bad usage, 3 it cannot be told:
 changes with --fail-on, and when, where the newest commit was not measured in full, the order of commits is not known,
 the clone of --git lacks a measured commit of the branch, or a record is damaged; changes too where all times are too
 few for any step, when too where a commit beside the one that it names was not measured, or its runs disagree"""
@@ -146,7 +156,12 @@ def add_arguments(parser: Parser) -> None:
     history_notes.add_commands(add)
     history_files.add_commands(add)
     history_prune.add_commands(add)
-    add("verify", _verify, "read every record of the history, and name those that cannot be believed")
+    add(
+        "verify",
+        _verify,
+        "read every record of the history, and name those that cannot be believed, and of a database those whose rows "
+        "in the tables say something else",
+    )
     add("upgrade", _upgrade, "give a database the schema of this version, or make it; no run does so")
     add("rebuild", _rebuild, "make all tables of a database anew from the records in it")
 
@@ -366,14 +381,22 @@ def _push(arguments: Namespace) -> int:
 def _verify(arguments: Namespace) -> int:
     good = 0
     bad: list[BadRecord] = []
+    differing: list[RowsDiffer] = []
     store = store_that_is_there(arguments.store)
-    for record in chain(records_of(store), store.notes()):
+    records = tables_at(arguments.store).compared() if has_tables(arguments.store) else records_of(store)
+    for record in chain(records, store.notes()):
         if isinstance(record, BadRecord):
             bad.append(record)
+        elif isinstance(record, RowsDiffer):
+            differing.append(record)
         elif isinstance(record, RunRecord):
             good += 1
-    sys.stdout.write(f"{counted(good, 'record')} read, {len(bad)} cannot be believed\n")
-    return _named(bad)
+    counts = f"{counted(good + len(differing), 'record')} read, {len(bad)} cannot be believed"
+    rebuild = f"; torchprof history rebuild {quoted(store.shown)} makes all tables anew"
+    tables = f", {counted(len(differing), 'record')} with other rows in the tables{rebuild}" if differing else ""
+    sys.stdout.write(f"{counts}{tables}\n")
+    sys.stderr.writelines(f"{printable(line)}\n" for own in differing for line in differing_lines(own))
+    return _named(bad) or (CHANGED if differing else DONE)
 
 
 def _upgrade(arguments: Namespace) -> int:

@@ -17,8 +17,7 @@ from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.history.record import BadRecord
 from pytest_torchprof.history.runs import branch_runs
 from pytest_torchprof.history.series import series_of
-from pytest_torchprof.history.stores import database_at, store_at
-from pytest_torchprof.history.where import StoreKind
+from pytest_torchprof.history.stores import database_at, has_tables, store_at
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import and_more, first_of, near, printable, quoted
@@ -72,7 +71,7 @@ def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
 
     Raises TorchprofError if there is none.
     """
-    if arguments.store.kind in (StoreKind.SQLITE, StoreKind.POSTGRESQL):
+    if has_tables(arguments.store):
         store_that_is_there(arguments.store)
         with database_at(arguments.store).asked() as tables:
             if (read := _asked(arguments, tables)) is not None:

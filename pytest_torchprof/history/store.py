@@ -18,10 +18,11 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator
     from pathlib import Path
 
     from pytest_torchprof.history.notes import Note
+    from pytest_torchprof.history.rows_differ import RowsDiffer
 
 
 class StoreUnusable(TorchprofError):
@@ -93,6 +94,9 @@ class Tables(Protocol):
 
     def rebuild(self) -> tuple[int, list[BadRecord]]:
         """Make all tables anew from the records; return of how many, and what is wrong with the others."""
+
+    def compared(self) -> Iterator[RunRecord | BadRecord | RowsDiffer]:
+        """Yield each record by its id, what is wrong with it, or how its rows in the tables differ from it."""
 
 
 def records_of(store: Store, uuids: Collection[str] | None = None) -> Generator[RunRecord | BadRecord]:

@@ -32,9 +32,14 @@ def store_at(where: Where) -> Store:
     return database_at(where)
 
 
+def has_tables(where: Where) -> bool:
+    """Whether the store keeps what is in its records in tables too."""
+    return where.kind in (StoreKind.SQLITE, StoreKind.POSTGRESQL)
+
+
 def tables_at(where: Where) -> Tables:
     """Return the store that has tables; TorchprofError for one that keeps records alone."""
-    if where.kind in (StoreKind.FOLDER, StoreKind.OBJECTS):
+    if not has_tables(where):
         problem = f"{where.shown}: keeps records alone, and has no tables; only SQLite and PostgreSQL do"
         raise TorchprofError(problem, Code.BAD_USAGE)
     return database_at(where)

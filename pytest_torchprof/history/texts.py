@@ -10,7 +10,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State, unchanged
 from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
-from pytest_torchprof.text import counted, first_of, printable, wrapped
+from pytest_torchprof.text import counted, first_of, printable, printable_line, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.changes import BranchEvent, HistoryEvent, SeriesChange
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import KernelCount
+    from pytest_torchprof.history.rows_differ import OtherRow, RowsDiffer
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, Series, SeriesKey
     from pytest_torchprof.history.since import ConditionAnswer, Interval
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS: Final = 60
 _INDENT: Final = "    "
+_MOST_ROWS: Final = 5
+"""How many rows are named that differ from a record."""
 _BESIDE: Final = ("kernels", "launches", "memcpys", "syncs", "graph_breaks")
 """The numbers that stand beside the one that is drawn."""
 _ORDER: Final[Mapping[OrderedBy, str]] = {
@@ -258,3 +261,23 @@ def sparkline(values: Sequence[float]) -> str:
     steps = len(_BARS) - 1
     newest = values[-_MOST_BARS:]
     return "".join(_BARS[0 if high == low else round((value - low) / (high - low) * steps)] for value in newest)
+
+
+def differing_lines(differing: RowsDiffer) -> list[str]:
+    """Return which rows of a database are not those that a record makes, and what differs in them."""
+    lines = [f"{differing.record}: {_differing_text(row)}" for row in differing.rows[:_MOST_ROWS]]
+    more = len(differing.rows) - len(lines)
+    return [*lines, f"{differing.record}: and {counted(more, 'more row')}"] if more else lines
+
+
+def _differing_text(row: OtherRow) -> str:
+    named = f"table {row.table}, row {row.row}"
+    if row.is_missing:
+        return f"{named} is missing"
+    if row.of_no_record:
+        return f"{named} is of no record"
+    columns = (
+        f"{name} is {printable_line(str(there))}, in the record {printable_line(str(meant))}"
+        for name, (there, meant) in row.columns.items()
+    )
+    return f"{named}: {'; '.join(columns)}"

@@ -22,6 +22,7 @@ from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
 from pytest_torchprof.history.sql.beginnings import beginnings
+from pytest_torchprof.history.sql.comparing import compared
 from pytest_torchprof.history.sql.migrating import migrate, revision_of
 from pytest_torchprof.history.sql.of_tests import TestTables
 from pytest_torchprof.history.sql.rows import rows_of
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Row, Table
 
+    from pytest_torchprof.history.rows_differ import RowsDiffer
     from pytest_torchprof.history.where import Where
 
 _CONNECT_S: Final = 5
@@ -200,6 +202,15 @@ class HistoryDatabase:
                     self._insert(connection, rows)
                     good += 1
         return good, bad
+
+    def compared(self) -> Iterator[RunRecord | BadRecord | RowsDiffer]:
+        """Yield each record by its id, what is wrong with it, or how its rows in the tables differ from it."""
+        with self._connected("cannot be read") as connection:
+            if self._file is None:
+                # What is written or removed meanwhile would be a difference.
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+            self._refuse_other_schema(revision_of(connection))
+            yield from compared(connection, self.shown)
 
     def _make(self) -> None:
         with self._written("cannot be written", alone=True) as connection:
