@@ -83,15 +83,20 @@ def history_page(
         "remarks": {sha: branch.notes.remarks[sha] for sha in at if sha in branch.notes.remarks},
     }
     paragraphs = [*heading_texts(branch), *census_texts(all_series), time_census_text(judged)]
+    return page_of(branch.branch, paragraphs, index)
+
+
+def page_of(branch: str, paragraphs: Iterable[str], index: Mapping[str, Any]) -> str:
+    """Return the page of a branch that says this at its head, and draws what is in the index."""
     body = (
         '<a class="skip" href="#series">Skip to the tests</a>'
-        f'<header><h1><span class="brand">torchprof</span> History of {text(branch.branch)}</h1>'
+        f'<header><h1><span class="brand">torchprof</span> History of {text(branch)}</h1>'
         f"{''.join(f'<p>{text(paragraph, _LONGEST)}</p>' for paragraph in paragraphs)}</header>"
         "<noscript><p>What is below needs JavaScript.</p></noscript>"
         '<main><div class="tools" id="tools"></div><div id="series" tabindex="-1"></div></main>'
     )
     return document(
-        title=f"torchprof: history of {branch.branch}",
+        title=f"torchprof: history of {branch}",
         body=body,
         payloads={"index": compressed(as_json(index))},
         scripts=("words.js", "history.js"),
