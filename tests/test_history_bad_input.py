@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import re
 import zipfile
+from pathlib import Path
 
 import pytest
-from histories import launched, run_of, sha, write
+from histories import H100, launched, run_of, sha, write
 from msgspec.structs import replace
 from test_history import BAD, FIVE, GOOD, SIX
 from test_history import TEST as KNOWN
 from test_history_stores import DATABASES, kept, rows, store
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.history.record import SUFFIX, Event, encode
+from pytest_torchprof.history.record import SUFFIX, CiJob, Event, MachineRecord, encode
 
 pytestmark = pytest.mark.any_torch
 
@@ -159,3 +162,143 @@ def test_records_that_no_database_may_hold_leave_none_of_their_rows(database, ca
     assert [run.commit.sha for run in kept(database)] == [sha(6)]
     assert len(rows(database)["measurement"]) == 1
     assert store(database).add(replace(broken, measurements=(), varying=()))
+
+
+# ------------------------------------------------------------------------------------- files that are no plain record
+
+
+def archive(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in members:
+            made.writestr(name, content)
+    return path
+
+
+def a_zip_bomb(folder):
+    return archive(folder / "a.zip", [(f"bomb{SUFFIX}", bytes(65 << 20)), (f"good{SUFFIX}", encode(GOOD))])
+
+
+def an_archive_within_an_archive(folder):
+    inner = archive(folder / "inner.zip", [(f"x{SUFFIX}", encode(GOOD))])
+    return archive(folder / "a.zip", [("deep/inner.zip", inner.read_bytes()), (f"good{SUFFIX}", encode(GOOD))])
+
+
+def a_member_that_is_smaller_than_it_says(folder):
+    path = archive(folder / "a.zip", [(f"good{SUFFIX}", encode(GOOD)), (f"bad{SUFFIX}", gzip.compress(bytes(999)))])
+    content = path.read_bytes()
+    # The second time it stands in the directory, behind the members.
+    at = content.rindex(b"PK\1\2")
+    path.write_bytes(content[: at + 24] + (1 << 20).to_bytes(4, "little") + content[at + 28 :])
+    return path
+
+
+def a_link_out_of_the_folder(folder):
+    secret = folder / "secret"
+    secret.write_bytes(encode(run_of(7, launched(KNOWN, SIX))))
+    incoming = write(folder / "in", [GOOD])
+    (incoming / f"bad{SUFFIX}").symlink_to(secret)
+    return incoming
+
+
+def a_pipe_that_nobody_writes_to(folder):
+    incoming = write(folder / "in", [GOOD])
+    os.mkfifo(incoming / f"bad{SUFFIX}")
+    return incoming
+
+
+def a_folder_called_like_a_record(folder):
+    incoming = write(folder / "in", [GOOD])
+    (incoming / f"bad{SUFFIX}").mkdir()
+    return incoming
+
+
+def of_json(text):
+    def source(folder):
+        incoming = write(folder / "in", [GOOD])
+        bad = replace(run_of(4, launched(KNOWN, FIVE)), version="HERE")
+        json_text = gzip.decompress(encode(bad)).decode()
+        (incoming / f"bad{SUFFIX}").write_bytes(gzip.compress(text(json_text).encode()))
+        return incoming
+
+    return source
+
+
+REFUSED = {
+    "a zip bomb": a_zip_bomb,
+    "an archive within an archive": an_archive_within_an_archive,
+    "a member that is smaller than it says": a_member_that_is_smaller_than_it_says,
+    "a link out of the folder": a_link_out_of_the_folder,
+    "a pipe that nobody writes to": a_pipe_that_nobody_writes_to,
+    "a folder called like a record": a_folder_called_like_a_record,
+    "a time beyond any float": of_json(lambda text: text.replace('"gpu_busy_us":14.0', '"gpu_busy_us":1e309')),
+    "a count of 400 digits": of_json(lambda text: text.replace('"kernels":5', f'"kernels":{"9" * 400}')),
+    "a forged event": of_json(lambda text: text.replace('"event":"push"', '"event":"push\\n"')),
+    "100,000 lists in lists": of_json(
+        lambda text: text.replace('"schema"', f'"x":{"[" * 100_000}{"]" * 100_000},"schema"')
+    ),
+    "a date without a zone": of_json(lambda text: text.replace("2026-01-05T01:00:00Z", "2026-01-05T01:00:00")),
+    "an id twice": of_json(lambda text: text.replace('"schema"', f'"uuid":"{"0" * 32}","schema"', 1)),
+    "an event twice": of_json(lambda text: text[:-1] + ',"event":"schedule"}'),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_plain_record_is_refused_by_name_and_what_lies_beside_it_is_taken(tmp_path, capsys, what):
+    incoming = REFUSED[what](tmp_path)
+    assert main(["history", "import", str(tmp_path / "store"), str(incoming)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert "[bad-record]" in told.err
+    assert str(incoming) in told.err
+    assert [run.uuid for run in kept(str(tmp_path / "store"))] == [GOOD.uuid]
+
+
+# Ends a line, colours, rings, clears the screen, writes from right to left, ends a script.
+NASTY = "a\nb\r\x1b[31m\x07\x9b2J\u202e\u2066\u200f</script><script>alert(1)</script>"
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def test_whatever_a_record_calls_its_things_neither_terminal_nor_page_obeys_it(tmp_path, capsys):
+    def run(at):
+        kernels = {f"{NASTY}{'new' if at > 2 else 'old'}": 2 + at // 3, "gemm": 1}
+        facts = {"label": NASTY, "source": NASTY, "code": None, "device": NASTY}
+        measured = launched(f"t.py::test[{NASTY}]", kernels, **facts)
+        environment = replace(H100, gpu=NASTY, torch=f"{NASTY}{at > 4}", python=NASTY, driver=NASTY)
+        lost = launched("t.py::test_lost", None, code=NASTY)
+        return replace(
+            run_of(at, measured, lost, branch=NASTY, environment=environment),
+            version=NASTY,
+            ci=CiJob(provider=NASTY, run=NASTY, job=NASTY),
+            machine=MachineRecord(digest=NASTY, gpu=NASTY, cpu=NASTY, driver=NASTY),
+        )
+
+    folder = str(write(tmp_path / NASTY.replace("/", ""), map(run, range(8))))
+    (Path(folder) / f"x{NASTY.replace('/', '')}{SUFFIX}").write_bytes(b"\x1b]0;x\x07")
+    name = f"t.py::test[{NASTY}]"
+    commands = (
+        ("changes", folder),
+        ("log", folder, name),
+        ("when", folder, name, "kernels >= 3"),
+        ("when", folder, name, f"kernels{NASTY} >= 3"),
+        ("log", folder, NASTY),
+        ("note", folder, sha(3), NASTY),
+        ("alias", folder, name, NASTY),
+        ("changes", folder),
+        ("accept", folder, NASTY, NASTY),
+        ("verify", folder),
+        ("prune", folder, "--keep", "2"),
+        ("import", str(tmp_path / "other"), folder),
+        ("import", folder, NASTY),
+        ("export", folder, "--as", NASTY),
+    )
+    for words in commands:
+        branch = (f"--branch={NASTY}",) if words[0] in ("changes", "log", "when", "note", "accept") else ()
+        assert main(["history", *words, *branch]) in {0, 2, 3}
+        told = capsys.readouterr()
+        assert [CONTROLS.search(line) for line in (told.out, told.err)] == [None, None]
+    page = tmp_path / "page.html"
+    assert main(["history", "page", folder, "-o", str(page), f"--branch={NASTY}"]) == 0
+    capsys.readouterr()
+    html = page.read_text(encoding="utf-8")
+    assert "<script>alert" not in html
+    assert re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f]", html) == []

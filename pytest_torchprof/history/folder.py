@@ -9,6 +9,7 @@ from msgspec import Struct
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, encode, read
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
+from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.system.replacing import creating, replacing
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ class HistoryFolder(Struct, frozen=True):
 def contents(files: Iterable[Path], most_bytes: int | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
     """Yield name and content of files, or only its beginning, and what is wrong with one that cannot be read."""
     for file in files:
+        if is_special(file):
+            yield BadRecord(f"{file}: {SPECIAL}")
+            continue
         try:
             with file.open("rb") as opened:
                 content = None if file.stat().st_size > MOST_BYTES else opened.read(most_bytes)

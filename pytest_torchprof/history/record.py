@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -262,7 +263,9 @@ def digest_of(record: RunRecord) -> str:
 
 def decode(data: bytes, name: str) -> RunRecord:
     """Return the record in a file's content; BadRecord, which names the file, if there is none."""
-    record = parsed(_DECODER, unpacked(data, name), name)
+    content = unpacked(data, name)
+    record = parsed(_DECODER, content, name)
+    _refuse_twice(content, name)
     if len(record.varying) != len(record.measurements):
         raise other_number_of_times(len(record.measurements), len(record.varying), name)
     structures = {structure.name for structure in record.structures}
@@ -272,6 +275,18 @@ def decode(data: bytes, name: str) -> RunRecord:
         if varying.launched is not None and not 0 <= varying.launched < orders:
             raise BadRecord(f"{name}: {measured.test} names a launch order that is not in the record")
     return record
+
+
+def _refuse_twice(content: bytes, name: str) -> None:
+    """Raise BadRecord if the record has one of its keys twice, of which readers might believe one or the other."""
+    values = _VALUES_DECODER.decode(content)
+    as_written = sum(len(key) + memoryview(value).nbytes + len('"":,') for key, value in values.items()) + 1
+    if len(content) == as_written:
+        return
+    # Another program's, with spaces, or with a key that the values above stand for only once.
+    keys = [key for key, _ in json.loads(content, object_pairs_hook=list)]
+    if twice := [key for key in values if keys.count(key) > 1]:
+        raise BadRecord(f"{name}: has {twice[0]!r} more than once")
 
 
 def read(path: Path) -> RunRecord:
@@ -324,9 +339,9 @@ def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> He
     try:
         record = decoder.decode(content)
         _refuse_newer(record.schema, name)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # What is of a later schema may have any other form besides.
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             _refuse_newer(_SCHEMA_DECODER.decode(content).schema, name)
         raise BadRecord(f"{name}: no record of a run: {error}") from None
     return record
@@ -381,3 +396,4 @@ class _OnlySchema(Struct):
 
 
 _SCHEMA_DECODER: Final = msgspec.json.Decoder(_OnlySchema)
+_VALUES_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -27,7 +27,7 @@ def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
     path = Path(source)
     if "://" not in source:
         if path.is_dir():
-            return _records_in_files(sorted(path.rglob(f"*{SUFFIX}")))
+            return _records_in_folder(path)
         if path.suffix == ".zip":
             return _records_in_archive(path)
         if not is_database(path):
@@ -50,11 +50,22 @@ def _records_in_files(files: Iterable[Path]) -> Iterator[RunRecord | BadRecord]:
         yield packed if isinstance(packed, BadRecord) else decoded(*packed)
 
 
+def _records_in_folder(folder: Path) -> Iterator[RunRecord | BadRecord]:
+    for file in sorted(folder.rglob(f"*{SUFFIX}")):
+        # An artifact that somebody else has packed may name any file of this machine.
+        if file.is_symlink() and not file.resolve().is_relative_to(folder.resolve()):
+            yield BadRecord(f"{file}: is a link that leads out of {folder}")
+        else:
+            yield from _records_in_files([file])
+
+
 def _records_in_archive(path: Path) -> Iterator[RunRecord | BadRecord]:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                if member.filename.endswith(SUFFIX):
+                if member.filename.endswith(".zip"):
+                    yield BadRecord(f"{path}: {member.filename}: is an archive within an archive: unpack it first")
+                elif member.filename.endswith(SUFFIX):
                     yield _record_of(archive, member, f"{path}: {member.filename}")
     except DAMAGED as error:
         yield BadRecord(f"{path}: cannot be read: {error}")

@@ -133,7 +133,7 @@ def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point
         Column("date", lambda points: date_of(points[0]), "left", leaves=2),
         Column("runs", lambda points: str(len(points))),
         *(_number_column(name) for name in names if name in known_names),
-        Column("torch", lambda points: points[-1].environment.torch or "-", "left", leaves=1),
+        Column("torch", lambda points: printable_line(points[-1].environment.torch or "-"), "left", leaves=1),
     ]
     table = table_lines([row for row in rows if row], columns, width) if points else ["no run that is asked for"]
     lines = [printable(heading), *([line] if line else []), *table]
@@ -141,7 +141,7 @@ def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point
     missing = f"{series.missing} missing" if series.missing else ""
     lacking = ", ".join(filter(None, [gaps, missing]))
     gone = [] if series.removed_at is None else [f"removed: {series.removed_at[:7]} does not have it any more"]
-    return [*lines, *([f"gaps: {lacking}"] if lacking else []), *gone]
+    return [*lines, *([printable(f"gaps: {lacking}")] if lacking else []), *gone]
 
 
 def when_lines(series: Series, answer: ConditionAnswer, condition: str, width: int) -> list[str]:
