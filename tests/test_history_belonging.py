@@ -124,6 +124,56 @@ def test_a_history_whose_first_record_names_no_project_is_taken_over_as_it_is(tm
     assert ids(new) == names_of(runs)
 
 
+RENAMED = at(10, project="example.org/team/model2")
+"""Of the same repository, which has another name since."""
+
+
+def test_the_history_of_a_renamed_repository_goes_on_where_somebody_says_how_it_is_called_now(where, tmp_path, capsys):
+    fill(where, at(1), OWN)
+    incoming = str(write(tmp_path / "in", [RENAMED, OTHER]))
+    assert main(["history", "import", where, incoming]) == 2
+    assert ids(where) == names_of([at(1), OWN])
+    capsys.readouterr()
+    # As git has the remote, or as records do.
+    assert (
+        main(["history", "alias", where, "--project", f"git@{OURS.replace('/', ':', 1)}.git", RENAMED.commit.project])
+        == 0
+    )
+    assert capsys.readouterr().out == f"{OURS} is {RENAMED.commit.project} now\n"
+    assert main(["history", "import", where, incoming]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert f"of the project {OTHER.commit.project}, and this is the history of {RENAMED.commit.project}" in told.err
+    assert ids(where) == names_of([at(1), OWN, RENAMED])
+    # Records of the time before are still its own, and the branch is one line.
+    assert main(["history", "import", where, str(write(tmp_path / "old", [at(4)]))]) == 0
+    capsys.readouterr()
+    assert main(["history", "changes", where]) == 0
+    assert capsys.readouterr().out.startswith("main: 4 runs of 4 commits")
+
+
+def test_an_alias_of_a_project_is_taken_back(tmp_path, capsys):
+    where = str(write(tmp_path / "kept", [OWN]))
+    for new in (RENAMED.commit.project, OURS):
+        assert main(["history", "alias", where, "--project", OURS, new]) == 0
+    assert main(["history", "import", where, str(write(tmp_path / "in", [RENAMED]))]) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("example.org/nobody/nothing", "example.org/a/b", "[no-history]"),
+        ("nothing", "example.org/a/b", "[bad-usage]"),
+        (OURS, " ", "[bad-usage]"),
+    ],
+)
+def test_names_that_are_no_project_of_the_history_are_refused(tmp_path, capsys, old, new, code):
+    where = str(write(tmp_path / "kept", [OWN]))
+    assert main(["history", "alias", where, "--project", old, new]) == 2
+    assert code in capsys.readouterr().err
+    assert store_at(where_of(where, Path())).notes() == []
+
+
 def git(folder, *words):
     settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
     subprocess.run(["git", *settings, *words], cwd=folder, capture_output=True, check=True)

@@ -16,13 +16,14 @@ from pytest_torchprof.cli.history_read import (
     store_that_is_there,
 )
 from pytest_torchprof.history.changes import events_of
+from pytest_torchprof.history.commit_record import project_at
 from pytest_torchprof.history.event_ids import SHOWN, change_id, changes_id, step_id, time_event_id
-from pytest_torchprof.history.notes import LONGEST, NoteKind, Notes, note_now, notes_by_subject
-from pytest_torchprof.history.store import records_of
+from pytest_torchprof.history.notes import LONGEST, NoteKind, latest_name, note_now, notes_by_subject
+from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text import counted, first_of, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -43,9 +44,18 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
     accept = add("accept", _accept, "mark a change as known: --fail-on passes it from now on")
     accept.add_argument("event", metavar="EVENT", help="its id, as torchprof history changes prints it")
     accept.add_argument("reason", metavar="REASON", help="why it may stay, which is shown beside it")
-    alias = add("alias", _alias, "join the series of a test that was renamed with those under its new name")
+    alias = add(
+        "alias",
+        _alias,
+        "join the series of a test that was renamed with those under its new name, or the records of a renamed project",
+    )
     alias.add_argument("old", metavar="OLD", help="the node id that it had")
     alias.add_argument("new", metavar="NEW", help="the node id that it has now; OLD again takes the alias back")
+    alias.add_argument(
+        "--project",
+        action="store_true",
+        help="OLD and NEW are no tests, but the address of the repository's remote before it was renamed, and now",
+    )
     note = add("note", _note, "add a remark on a commit or a change, which log, changes and the page show")
     note.add_argument("subject", metavar="COMMIT|EVENT", help="a commit's hash or a change's id, or their beginning")
     note.add_argument("text", metavar="TEXT", help="the remark")
@@ -94,14 +104,38 @@ def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, _Subjec
 def _alias(arguments: Namespace) -> int:
     store = store_that_is_there(arguments.store)
     old, new = _limited(arguments.old, "OLD"), _limited(arguments.new, "NEW")
-    _refuse_two_tests(store, old, new)
-    others = {name: later for name, later in notes_by_subject(believed(store.notes())).aliases.items() if name != old}
-    if old != new and Notes(aliases=others).name_now(new) == old:
+    notes = notes_by_subject(believed(store.notes()))
+    if arguments.project:
+        old, new = _project(old, "OLD"), _project(new, "NEW")
+        _refuse_unknown_project(store, old)
+        kind, known = NoteKind.PROJECT, notes.projects
+    else:
+        _refuse_two_tests(store, old, new)
+        kind, known = NoteKind.ALIAS, notes.aliases
+    others = {name: later for name, later in known.items() if name != old}
+    if old != new and latest_name(new, others) == old:
         raise TorchprofError(f"{new} is an earlier name of {old} already", Code.BAD_USAGE)
-    store.add_note(note_now(NoteKind.ALIAS, old, new))
+    store.add_note(note_now(kind, old, new))
     answer = f"{old}: no other name any more" if old == new else f"{old} is {new} now"
     sys.stdout.write(f"{printable(answer)}\n")
     return 0
+
+
+def _project(address: str, name: str) -> str:
+    project = project_at(address)
+    if project is None:
+        example = "expected one such as github.com/owner/name"
+        raise TorchprofError(f"{name} {address!r} is no address of a remote; {example}", Code.BAD_USAGE)
+    return project
+
+
+def _refuse_unknown_project(store: Store, name: str) -> None:
+    """Raise TorchprofError for a project that no record names."""
+    commits = (head.commit for head in believed(heads_of(store)))
+    names = {commit.project for commit in commits if commit is not None and commit.project is not None}
+    if name not in names:
+        known = first_of(sorted(names)) or "none that has a name"
+        raise TorchprofError(f"the history has no record of the project {name}; it has {known}", Code.NO_HISTORY)
 
 
 def _refuse_two_tests(store: Store, old: str, new: str) -> None:

@@ -10,10 +10,12 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.history.notes import Note, notes_by_subject
 from pytest_torchprof.history.record import BEGINNING_BYTES, BadRecord, head_in
 from pytest_torchprof.history.store import heads_of
 
 if TYPE_CHECKING:
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import CommitRecord, RunHead
     from pytest_torchprof.history.store import Store
 
@@ -43,6 +45,14 @@ class HistoryProject:
         """The commits that its records know; without any, no run of it was in a repository."""
         return {sha for head in self._heads for sha in _known_to(head.commit)}
 
+    @cached_property
+    def _notes(self) -> Notes:
+        """What is said of its project's names; read where a record has another one."""
+        return notes_by_subject(note for note in self._store.notes() if isinstance(note, Note))
+
+    def _now(self, name: str | None) -> str | None:
+        return None if name is None else self._notes.project_now(name)
+
     def note(self, head: RunHead) -> None:
         """Take note of a record that it has from now on."""
         self.is_new = False
@@ -57,8 +67,10 @@ class HistoryProject:
         project = None if head.commit is None else head.commit.project
         if self.is_new or (project is not None and project == self.name):
             return
+        if project is not None and self._now(project) == self._now(self.name):
+            return
         if None not in (project, self.name):
-            problem = f"of the project {project}, and this is the history of {self.name}"
+            problem = f"of the project {project}, and this is the history of {self._now(self.name)}"
         elif anyway or self._is_of_one_repository(head.commit):
             return
         else:

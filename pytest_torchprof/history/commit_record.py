@@ -69,7 +69,10 @@ def _project(repository: Repository) -> str | None:
         address = ask_git(repository.top, "config", "--get", "remote.origin.url").strip()
     except GitRefused:
         return None
-    if address.startswith((".", "/", "file:")):
-        return None
+    return None if address.startswith((".", "/", "file:")) else project_at(address)
+
+
+def project_at(address: str) -> str | None:
+    """Return the project that is at an address of a remote, or whose name that is; None if it is no address."""
     match = _REMOTE.fullmatch(address)
     return f"{match[1].lower()}/{match[2]}" if match else None

@@ -28,6 +28,8 @@ class NoteKind(StrEnum):
     """The change of one test is accepted."""
     ALIAS = "alias"
     """A test has another name now."""
+    PROJECT = "project"
+    """The project has another name now: its repository was renamed, or moved."""
     REMARK = "remark"
     """Something to know of a commit, a change or a step of times."""
 
@@ -37,9 +39,9 @@ class Note(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     kind: NoteKind
     about: Text
-    """The id of a change or of a step of times, the test's earlier node id, or the full hash of a commit."""
+    """The id of a change or of a step of times, a test's or a project's earlier name, or the full hash of a commit."""
     text: Text
-    """Why it is known, the test's node id now, or the remark."""
+    """Why it is known, the name now, or the remark."""
     when: Moment
 
     @property
@@ -56,22 +58,33 @@ class Notes(Struct, frozen=True, kw_only=True):
     """Why a change is known, by its id."""
     aliases: Mapping[str, str] = {}
     """The later node id by the earlier one."""
+    projects: Mapping[str, str] = {}
+    """The later name of the project by the earlier one."""
     remarks: Mapping[str, tuple[str, ...]] = {}
     """By the hash of a commit or the id of a change or of a step of times, oldest first."""
 
     def name_now(self, test: str) -> str:
         """Return the node id that a test has now; of names that lead to each other, the one that was given."""
-        name, seen = test, {test}
-        while (later := self.aliases.get(name, name)) != name:
-            if later in seen:
-                return test
-            seen.add(later)
-            name = later
-        return name
+        return latest_name(test, self.aliases)
+
+    def project_now(self, project: str) -> str:
+        """Return the name that a project has now; of names that lead to each other, the one that was given."""
+        return latest_name(project, self.projects)
 
     def names_of(self, test: str) -> list[str]:
         """Return the node ids that a test has now and had before."""
         return [test, *(name for name in self.aliases if name != test and self.name_now(name) == test)]
+
+
+def latest_name(given: str, later: Mapping[str, str]) -> str:
+    """Return to which name a name leads, by the later one of each; of those that lead to each other, the given one."""
+    name, seen = given, {given}
+    while (following := later.get(name, name)) != name:
+        if following in seen:
+            return given
+        seen.add(following)
+        name = following
+    return name
 
 
 def note_now(kind: NoteKind, about: str, text: str) -> Note:
@@ -89,6 +102,7 @@ def notes_by_subject(notes: Iterable[Note]) -> Notes:
     return Notes(
         accepted={note.about: note.text for note in in_time if note.kind is NoteKind.ACCEPTED},
         aliases={note.about: note.text for note in in_time if note.kind is NoteKind.ALIAS},
+        projects={note.about: note.text for note in in_time if note.kind is NoteKind.PROJECT},
         remarks=remarks,
     )
 
