@@ -79,11 +79,11 @@ examples:
   torchprof history import history artifact.zip --only-event push
   torchprof history merge runs.db history s3://bucket/history
 
-exit status: 0 nothing, or done, 1 changes: something under --fail-on, verify: rows that differ from
-their records, 2 cannot read, or bad usage, 3 it cannot be told:
-changes with --fail-on, and when, where the newest commit was not measured in full, the order of commits is not known,
-the clone of --git lacks a measured commit of the branch, or a record is damaged; changes too where all times are too
-few for any step, when too where a commit beside the one that it names was not measured, or its runs disagree"""
+exit status: 0 nothing, or done, 1 changes: something under --fail-on, and verify: rows that differ from their record,
+2 cannot read, or bad usage, 3 it cannot be told: changes with --fail-on, and when, where the newest commit was not
+measured in full, the order of commits is not known, the clone of --git lacks a measured commit of the branch, or a
+record is damaged; changes too where all times are too few for any step, when too where a commit beside the one that it
+names was not measured, or its runs disagree"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -159,8 +159,8 @@ def add_arguments(parser: Parser) -> None:
     add(
         "verify",
         _verify,
-        "read every record of the history, and name those that cannot be believed, and of a database those whose rows "
-        "in the tables say something else",
+        "read every record of the history, name those that cannot be believed, and of a database the rows that say "
+        "something else than their record",
     )
     add("upgrade", _upgrade, "give a database the schema of this version, or make it; no run does so")
     add("rebuild", _rebuild, "make all tables of a database anew from the records in it")
