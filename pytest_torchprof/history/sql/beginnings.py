@@ -23,7 +23,7 @@ def beginnings(
         yield from ((uuid, packed) for uuid, packed in connection.execute(_of(chosen, uuids)))
         return
     # SQLite's substr() goes through all pages of a record, which are some hundred kilobytes of each run.
-    file = connection.connection.driver_connection
+    file: Any = connection.connection.driver_connection
     for row, uuid in connection.execute(_of(select(literal_column("record.rowid"), RECORD.c.uuid), uuids)).all():
         with file.blobopen(RECORD.name, RECORD.c.packed.name, row, readonly=True) as packed:
             yield uuid, packed.read(most_bytes)
