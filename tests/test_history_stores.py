@@ -1074,7 +1074,7 @@ def test_a_database_is_asked_for_one_test_and_tells_what_a_folder_of_the_same_re
     assert refusals[::2] == refusals[1::2]
 
 
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux tells how much a process has read")
 @pytest.mark.parametrize("heads", [0, 500], ids=["usual heads", "one long head"])
 def test_of_each_record_in_an_sqlite_file_the_log_reads_the_beginning_alone(store_of, capsys, heads):
     where, chosen = store_of("sqlite"), random.Random(1)

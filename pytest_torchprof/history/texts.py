@@ -10,7 +10,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State, unchanged
 from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
-from pytest_torchprof.text import counted, first_of, printable, printable_line, wrapped
+from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def differing_lines(differing: RowsDiffer) -> list[str]:
     """Return which rows of a database are not those that a record makes, and what differs in them."""
     lines = [f"{differing.record}: {_differing_text(row)}" for row in differing.rows[:_MOST_ROWS]]
     more = len(differing.rows) - len(lines)
-    return [*lines, f"{differing.record}: and {counted(more, 'more row')}"] if more else lines
+    return [*lines, f"{differing.record}:{and_more(more, 'row')}"] if more else lines
 
 
 def _differing_text(row: OtherRow) -> str:
