@@ -267,7 +267,7 @@ def differing_lines(differing: RowsDiffer) -> list[str]:
     """Return which rows of a database are not those that a record makes, and what differs in them."""
     lines = [f"{differing.record}: {_differing_text(row)}" for row in differing.rows[:_MOST_ROWS]]
     more = len(differing.rows) - len(lines)
-    return [*lines, f"{differing.record}:{and_more(more, 'row')}"] if more else lines
+    return [*lines, f"{differing.record}:{and_more(more)}"] if more else lines
 
 
 def _differing_text(row: OtherRow) -> str:
