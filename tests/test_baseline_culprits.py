@@ -65,6 +65,21 @@ def test_the_line_that_was_inserted_is_named_and_no_other(lines_after_change):
     assert lines_after_change(NET.replace("x = x * 2", "x = x * 2 + 1")) == ["pointwise add from: net.py:3 in forward"]
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("return (x @ w) * 5", "1 new pointwise kernel, and none is gone"),
+        ("return x + w", "1 new pointwise kernel: no longer fused, or added"),
+    ],
+)
+def test_new_kernels_may_be_what_was_fused_only_where_a_kernel_is_gone(line, advice, run_tests, pytester):
+    pytester.syspathinsert()
+    (pytester.path / "net.py").write_text(NET)
+    run_tests(TEST, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
+    (pytester.path / "net.py").write_text(NET.replace("return x @ w", line))
+    run_tests(TEST, in_process=False).stdout.fnmatch_lines([f"*do: see what changed at net.py:8 ({advice})*"])
+
+
 def test_a_line_that_calls_another_operator_now_is_named(lines_after_change):
     assert lines_after_change(NET.replace("x * 3", "x / 3")) == ["pointwise div from: net.py:5 in forward"]
 

@@ -18,9 +18,9 @@ THEIRS = "/opt/venv/lib/python3.11/site-packages/transformers/models/bert.py"
 def recorded(tmp_path):
     """Return the profile of a recording whose graph breaks, or recompiles, lie in these files; None for no file."""
 
-    def recorded(*files, recompiles=()):
+    def recorded(*files, recompiles=(), why="x"):
         def place(file, number):
-            return {"reason": "x", "function": "f", **({} if file is None else {"file": str(file), "line": number + 1})}
+            return {"reason": why, "function": "f", **({} if file is None else {"file": str(file), "line": number + 1})}
 
         compiled = {
             "dynamo": True,
@@ -69,6 +69,13 @@ def kept(profile, own, breaks=0):
     except LimitsMissed as missed:
         return str(missed)
     return True
+
+
+def test_own_is_advised_where_a_package_that_pip_installed_has_the_break(recorded, tmp_path):
+    for file, advised in ((THEIRS, True), (tmp_path / "model.py", False)):
+        with pytest.raises(LimitsMissed) as missed:
+            recorded(file, why="Data-dependent branching").expect(max_graph_breaks=0)
+        assert ("own=" in str(missed.value)) is advised
 
 
 def test_a_break_elsewhere_does_not_count_and_one_in_the_own_package_does(recorded, package):

@@ -52,6 +52,11 @@ def divide(events: Sequence[Found], own: Sequence[str]) -> tuple[list[Found], Co
     return counted, others
 
 
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to a package that pip installed, and so mostly to others than the user."""
+    return _below_installed(_parts_of(file)) is not None
+
+
 def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
     """Return a reason that names what is neither a package here nor in a file's path; None if every name is one."""
     paths = list(files)

@@ -8,6 +8,7 @@ from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.findings.catalogue.syncs import ImplicitSync
 from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine
 from pytest_torchprof.limits.limit import MISSED
+from pytest_torchprof.limits.own_code import is_installed
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
 from pytest_torchprof.text import path_from_here
 
@@ -205,7 +206,10 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
         kinds = {_kind_of_break(fact.why) for fact in breaks}
         if len(kinds) != 1 or not (kind := kinds.pop()):
             return ""
-        return f"at {breaks[0].file_line if len(breaks) == 1 else 'these lines'}: {kind}; {_OWN_BREAKS}"
+        where = breaks[0].file_line if len(breaks) == 1 else "these lines"
+        others = any(fact.file is None or is_installed(fact.file) for fact in breaks)
+        own = f"; {_OWN_BREAKS}" if others else ""
+        return f"at {where}: {kind}{own}"
     causes = why(verdict.limit) if verdict.limit == "fused" else ()
     broke = next((finding for finding in causes if isinstance(finding, GraphBroke)), None)
     if broke is None or broke.source is None:

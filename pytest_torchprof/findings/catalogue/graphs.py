@@ -56,7 +56,7 @@ class GraphRecaptured(InRange, frozen=True, kw_only=True, tag="graph-recaptured"
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
-    ACTION = "copy inputs into the first call's tensors, clone results you keep"
+    ACTION = "reuse the same input tensors (x.copy_(new)), clone kept results"
     _MOST_NAMED = 4
 
     time_us: float

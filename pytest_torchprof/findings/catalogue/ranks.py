@@ -60,7 +60,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "inconclusive": "record all ranks, on hosts whose clocks agree",
     }
     _OF_ANY_RANK = "overlap it with computation, send less, or use faster links"
-    _LATE_FIRST = "record all ranks and compare them: torchprof analyze DIR --ranks"
+    _LATE_FIRST = "record all ranks, then: torchprof analyze DIR --ranks"
     _RANKS_FIRST = "compare the ranks first"
     CAUSES: ClassVar[Mapping[str, str]] = {
         "skew-bound": "skew-bound: ranks wait for each other",

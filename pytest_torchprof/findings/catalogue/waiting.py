@@ -6,7 +6,6 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar
 
 from pytest_torchprof.findings.finding import Finding, InRange
-from pytest_torchprof.text import counted
 
 
 class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
@@ -113,7 +112,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def at(self) -> str:
-        return super().at or f" in {counted(self.gaps, 'gap')} (the longest before {self.longest_before})"
+        return super().at or self.words(" in {gaps:gap}, the longest {longest_us:us}")
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
@@ -164,7 +163,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         True: "mark parts of the program with torch.profiler.record_function",
     }
     _SILENT_PLACE = ", most of it between {silent_after} and {silent_before}"
-    ACTION = "fewer and larger launches, {graphs_in_use}"
+    ACTION = "larger batches, {larger_launches}"
     _LOAD = "load data in the background (num_workers, pin_memory)"
     _LONGER_WARM_UP = "warm up longer (warmup=)"
     _LOOK_FIRST: ClassVar[Mapping[bool, str]] = {
@@ -174,6 +173,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs"
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
+    _LARGER: ClassVar[Mapping[bool, str]] = {False: 'torch.compile(mode="reduce-overhead")', True: _GRAPHS[True]}
 
     time_us: float
     share: float
@@ -280,6 +280,11 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     def graphs_in_use(self) -> str:
         """What graphs can do, in use or not."""
         return self._GRAPHS[self.graphs]
+
+    @property
+    def larger_launches(self) -> str:
+        """What makes fewer launches of the same work, by whether CUDA graphs are in use."""
+        return self._LARGER[self.graphs]
 
 
 class LaunchDelay(Finding, frozen=True, kw_only=True, tag="launch-delay"):
