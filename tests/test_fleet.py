@@ -253,6 +253,14 @@ def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
     assert "rule" not in records["empty.json"]
 
 
+def test_a_manifest_and_rules_saved_with_a_byte_order_mark_are_read(traces, tmp_path):
+    manifest, rules = tmp_path / "list.jsonl", tmp_path / "rules.toml"
+    manifest.write_bytes(b'\xef\xbb\xbf{"url": "traces/0.json.gz"}\r\n{"url": "traces/1.json.gz"}\r\n')
+    rules.write_bytes(b'\xef\xbb\xbf[[rule]]\r\nname = "all"\r\nlimits = { max_kernels = 9 }\r\n')
+    fleet(manifest, "--rules", rules, "--into", tmp_path / "out")
+    assert [record["rule"] for record in records_in(tmp_path / "out").values()] == ["all", "all"]
+
+
 def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsys):
     words = [traces, "--limit", "max_kernels=3", "--into", tmp_path / "out"]
     assert fleet(*words) == 1

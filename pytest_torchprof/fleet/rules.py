@@ -60,7 +60,7 @@ def read_rules(path: Path) -> tuple[FleetRule, ...]:
     import tomllib  # noqa: PLC0415 - each process judges by what it is handed, without the file
 
     try:
-        written = tomllib.loads(path.read_text(encoding="utf-8"))
+        written = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         rules = msgspec.convert(written, _RulesFile).rule
     except OSError as problem:
         raise TorchprofError(f"{path}: the rules cannot be read: {problem.strerror}", Code.BAD_USAGE) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import zipfile
 from collections import Counter
@@ -296,7 +297,8 @@ def _files_of_manifest(path: Path) -> Iterator[Listed]:
 
 
 def _files_of_lines(content: bytes, manifest: str, folder: str) -> Iterator[Listed]:
-    for number, line in enumerate(content.splitlines(), 1):
+    # A spreadsheet, or PowerShell, begins a file of UTF-8 with a mark.
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), 1):
         if line.strip():
             yield _file_of_line(f"{without_passwords(manifest)}:{number}", folder, line)
 
