@@ -404,4 +404,9 @@ def traces_in(folder: str, onerror: Callable[[OSError], None] | None = None) -> 
     """Yield the paths of a folder's files that may be recordings; ``onerror`` is called as by ``os.walk``."""
     for place, _, files in os.walk(folder, onerror=onerror):
         repeats = {stacks_name(file) for file in files}
-        yield from (os.path.join(place, file) for file in files if file.endswith(ENDINGS) and file not in repeats)  # noqa: PTH118
+        yield from (os.path.join(place, file) for file in files if may_be_recording(file) and file not in repeats)  # noqa: PTH118
+
+
+def may_be_recording(name: str) -> bool:
+    """Return whether a file of this name is looked at where no one has named it, in whatever case its ending is."""
+    return name.lower().endswith(ENDINGS)

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -280,6 +281,57 @@ def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsy
     assert fleet(*words) == 1
     assert content(tmp_path / "out") == before
     assert parts[0].name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "**/*", "be*"])
+def test_a_pattern_that_matches_folders_means_what_they_hold(traces, tmp_path, pattern):
+    # As when a shell writes it out.
+    (traces / "bert" / "deep").mkdir()
+    own_recording({"one": 1}).write(traces / "bert" / "deep" / "5.json.gz")
+    (traces / "bert" / "notes.txt").write_text("no recording")
+    fleet(traces / pattern, "--into", tmp_path / "out")
+    deep = {"4.json.gz", "5.json.gz"}
+    names = records_in(tmp_path / "out").keys()
+    if pattern == "be*":
+        assert names == deep
+    else:
+        assert deep | {"0.json.gz", "cut.json.gz", "other.json"} <= names
+
+
+def test_the_case_of_an_ending_decides_nothing(traces, tmp_path):
+    shutil.move(traces / "0.json.gz", traces / "UP.JSON.GZ")
+    with zipfile.ZipFile(tmp_path / "ONE.ZIP", "w") as packed:
+        packed.write(traces / "1.json.gz", "IN.Json.Gz")
+    assert fleet(traces, tmp_path / "ONE.ZIP", "--into", tmp_path / "out", "--max-bad", "9") == 0
+    records = records_in(tmp_path / "out")
+    assert {"UP.JSON.GZ", "IN.Json.Gz"} <= records.keys()
+    assert records["IN.Json.Gz"]["result"]["summary"] == records["1.json.gz"]["result"]["summary"]
+
+
+@pytest.mark.parametrize("name", ["more.tar", "more.tar.gz", "MORE.TGZ"])
+def test_tar_archives_are_refused_by_name_or_told_of(traces, tmp_path, capsys, name):
+    with tarfile.open(traces / "bert" / name, "w:" if name.endswith("tar") else "w:gz") as packed:
+        packed.add(traces / "0.json.gz")
+    for source in (traces / "bert" / name, traces / "bert" / "*"):
+        assert fleet(source, "--into", tmp_path / "none") == 2
+        assert f"{name}: tar archives" in capsys.readouterr().err
+    fleet(traces, "--into", tmp_path / "out")
+    assert "tar archives: 1 file" in capsys.readouterr().err
+    assert summary_in(tmp_path / "out")["listed"] == 8
+
+
+def test_a_link_to_a_folder_beside_it_counts_no_file_twice(traces, tmp_path):
+    (traces / "again").symlink_to(traces / "bert")
+    (traces / "1.json.gz").unlink()
+    # A link to a file is a name of its own, as in the caches of hubs.
+    (traces / "1.json.gz").symlink_to("0.json.gz")
+    fleet(traces / "*", traces / "again", "--into", tmp_path / "out")
+    lines = (tmp_path / "out" / "records.jsonl").read_text().splitlines()
+    urls = [json.loads(line)["url"] for line in lines]
+    assert [url for url in urls if url.endswith("4.json.gz")] == [str(traces / "bert" / "4.json.gz")]
+    assert len(urls) == 8
+    fleet(traces / "again", "--into", tmp_path / "linked")
+    assert records_in(tmp_path / "linked")["4.json.gz"]["url"] == str(traces / "again" / "4.json.gz")
 
 
 def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, capsys):

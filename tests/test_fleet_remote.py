@@ -75,6 +75,15 @@ def test_addresses_are_files_folders_patterns_archives_and_manifests(memory, tmp
     assert "torchprof-" not in json.dumps(records)
 
 
+def test_a_pattern_of_addresses_that_matches_folders_means_what_they_hold(memory, tmp_path):
+    bucket, files = memory
+    for number, folder in enumerate(("runs/bert", "runs/gpt/deep", "runs")):
+        written(f"{bucket}/{folder}/{number}.json", kernels=number + 1)
+    files.pipe(f"{bucket}/runs/bert/read.me", b"no recording")
+    assert fleet(f"{bucket}/runs/*", "--into", tmp_path / "out", "--limit", "max_kernels=4") == 0
+    assert records_in(tmp_path / "out").keys() == {"0.json", "1.json", "2.json"}
+
+
 def test_a_manifest_may_lie_beside_what_it_lists(memory, tmp_path):
     bucket, files = memory
     written(f"{bucket}/runs/a.json", kernels=1)

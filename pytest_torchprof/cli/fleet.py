@@ -324,6 +324,8 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
                 f"not looked into, as they lie in folders: {counted(over.archives, 'archive')} and "
                 f"{counted(over.links, 'link')} to folders; what they hold is judged where they are sources themselves"
             )
+        if over.tars:
+            note(f"not read, as they are tar archives: {counted(over.tars, 'file')}; unpack them, or pack ZIP archives")
         if over.runs:
             note(f"left out: what other runs have written into {counted(over.runs, 'folder')} of the sources")
     else:

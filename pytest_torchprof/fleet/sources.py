@@ -6,30 +6,31 @@ import codecs
 import os
 import zipfile
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.fleet.remote import asked, files_now, refuse_unreachable
-from pytest_torchprof.profiles import ENDINGS, traces_in
+from pytest_torchprof.profiles import may_be_recording, traces_in
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name, stacks_name
 from pytest_torchprof.system.archives import DAMAGED
 from pytest_torchprof.system.remote.addresses import is_remote, protocol_of, without_local_protocol
-from pytest_torchprof.system.remote.files import bare_version, file_at, files_at, read_at, reading
+from pytest_torchprof.system.remote.files import bare_version, file_at, files_at, matches_at, read_at, reading
 from pytest_torchprof.text import without_passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.system.remote.files import RemoteFile
 
-ARCHIVE: Final = ".zip"
+_ARCHIVE: Final = ".zip"
+_TAR: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 MANIFEST: Final = ".jsonl"
 LIST: Final = "list.json"
 SUMMARY: Final = "summary.json"
@@ -78,6 +79,10 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return is_remote(self.url)
 
 
+_Key: TypeAlias = tuple[str, str, str]
+"""A file's URL, its name in an archive, and the bytes of a path that is no UTF-8."""
+
+
 class _ManifestLine(Struct, frozen=True):
     url: str
     size: int | None = None
@@ -90,8 +95,8 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
     ``retries``: how often a store is asked again. Raises TorchprofError for a source that has none or cannot be looked
     through, and for a manifest that is none.
     """
-    files: dict[tuple[str, str, str], Listed] = {}
-    stated: dict[tuple[str, str, str], Listed] = {}
+    files: dict[_Key, Listed] = {}
+    stated: dict[_Key, Listed] = {}
     folder = address_of(str(apart_from)).rstrip(f"/{os.sep}")
     left_out = (f"{folder}{os.sep}", f"{folder}/")
     for source in sources:
@@ -120,13 +125,38 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
                     raise TorchprofError(problem, Code.BAD_USAGE)
     # What a manifest says of a file counts, wherever the file is named besides.
     files |= stated
-    return tuple(_looked_up([files[key] for key in sorted(files)], retries))
+    return tuple(_looked_up(_by_one_way(files, stated.keys()), retries))
+
+
+def _by_one_way(files: Mapping[_Key, Listed], stated: Collection[_Key]) -> list[Listed]:
+    """Return files in the order of their names, without those that a link to a folder leads to once more.
+
+    Left are what a manifest states, and otherwise the path without links, or the first.
+    """
+    true_path = lru_cache(maxsize=1024)(os.path.realpath)
+    ways: dict[tuple[str, ...], list[_Key]] = {}
+    for key in sorted(files):
+        file = files[key]
+        folder, name = os.path.split(file.path)
+        itself = key if file.is_remote else (true_path(folder), name, file.member or "")
+        ways.setdefault(itself, []).append(key)
+    left = {key for itself, keys in ways.items() for key in _ways_left(itself, keys, stated)}
+    return [files[key] for key in sorted(left)]
+
+
+def _ways_left(itself: tuple[str, ...], keys: Sequence[_Key], stated: Collection[_Key]) -> Sequence[_Key]:
+    if len(keys) == 1:
+        return keys
+    direct = [key for key in keys if key[0] == os.path.join(*itself[:2])]  # noqa: PTH118
+    return [key for key in keys if key in stated] or (direct or keys)[:1]
 
 
 class PassedOver(Struct, frozen=True):
     """How many of what lies in folders that are sources is not looked into, also where another source lists it."""
 
     archives: int
+    tars: int
+    """Which are not read in any place."""
     links: int
     """To folders."""
     runs: int
@@ -135,16 +165,43 @@ class PassedOver(Struct, frozen=True):
 
 def passed_over(sources: Iterable[str], apart_from: str | Path) -> PassedOver:
     """Return what is passed over in the folders that are sources, apart from the folder of the run itself."""
-    archives = links = runs = 0
+    archives = tars = links = runs = 0
     itself = address_of(str(apart_from))
-    for source in sources:
-        if is_remote(source) or not Path(address_of(source)).is_dir():
-            continue
-        for place, folders, files in os.walk(address_of(source)):
-            archives += sum(name.endswith(ARCHIVE) for name in files)
+    for folder in _folders_of(sources):
+        for place, folders, files in os.walk(folder):
+            archives += sum(_is_archive(name) for name in files)
+            tars += sum(_is_tar(name) for name in files)
             links += sum(Path(place, name).is_symlink() for name in folders)
             runs += place != itself and _is_of_run(Path(place, LIST))
-    return PassedOver(archives, links, runs)
+    return PassedOver(archives, tars, links, runs)
+
+
+def _folders_of(sources: Iterable[str]) -> list[str]:
+    """Return the folders of this machine that sources are, or that patterns match, none of them below another."""
+    folders: set[str] = set()
+    for source in sources:
+        path = address_of(source)
+        if not is_remote(source):
+            matches = [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True)  # noqa: PTH207
+            folders.update(match.rstrip(os.sep) for match in matches if Path(match).is_dir())
+    return _outermost(folders)
+
+
+def _outermost(folders: Iterable[str]) -> list[str]:
+    """Return folders without those that lie below another of them."""
+    outer: list[str] = []
+    for folder in sorted(folders, key=lambda folder: folder.replace(os.sep, "/").split("/")):
+        if not outer or not folder.startswith((f"{outer[-1]}/", f"{outer[-1]}{os.sep}")):
+            outer.append(folder)
+    return outer
+
+
+def _is_archive(name: str) -> bool:
+    return name.lower().endswith(_ARCHIVE)
+
+
+def _is_tar(name: str) -> bool:
+    return name.lower().endswith(_TAR)
 
 
 def _looked_up(files: Sequence[Listed], retries: int) -> list[Listed]:
@@ -187,7 +244,7 @@ def written(path: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def _key(file: Listed) -> tuple[str, str, str]:
+def _key(file: Listed) -> _Key:
     return file.url, file.member or "", file.path_hex or ""
 
 
@@ -203,15 +260,31 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
         yield _file(str(path))
     elif path.suffix == MANIFEST:
         yield from _files_of_manifest(path)
-    elif path.suffix == ARCHIVE and (path.exists() or not has_magic(source)):
-        yield from _members(_file(str(path)), path)
-    elif path.exists():
-        yield _file(str(path))
-    elif has_magic(source):
-        for match in map(Path, glob(str(path), recursive=True)):  # noqa: PTH207 - it may begin anywhere
+    elif path.exists() or not has_magic(source):
+        yield from _file_or_members(path)
+    else:
+        matches = [Path(match) for match in glob(str(path), recursive=True)]  # noqa: PTH207 - it may begin anywhere
+        for match in matches:
             if not match.is_dir():
-                archive = _file(str(match))
-                yield from _members(archive, match) if match.suffix == ARCHIVE and match.is_file() else [archive]
+                yield from _file_or_members(match)
+        # As if a shell had written them out.
+        for folder in _outermost(str(match) for match in matches if match.is_dir()):
+            yield from _files_of(folder, retries)
+
+
+def _file_or_members(path: Path) -> Iterator[Listed]:
+    """Yield a file that was named, or the recordings in it."""
+    if _is_archive(path.name):
+        yield from _members(_file(str(path)), path)
+    elif _is_tar(path.name):
+        raise _no_tar(str(path))
+    elif path.exists() or path.is_symlink():
+        yield _file(str(path))
+
+
+def _no_tar(shown: str) -> TorchprofError:
+    text = f"{shown}: tar archives are not read: a recording in one is found only by unpacking all before it"
+    return TorchprofError(f"{text}. Unpack it and name the folder, or pack a ZIP archive.", Code.RECORDING_UNREADABLE)
 
 
 def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
@@ -222,15 +295,37 @@ def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
         return
     # In the addresses of web servers a question mark begins what is asked for.
     is_pattern = "*" in source if protocol_of(source) in ("http", "https") else has_magic(source)
-    files = asked(source, lambda: files_at(source, is_pattern=is_pattern, retries=retries), retries=0)
-    is_itself = [file.address for file in files] == [source]
+    if is_pattern:
+        matches, folders = asked(source, lambda: matches_at(source, retries=retries), retries=0)
+        for file in matches:
+            yield from _file_or_members_elsewhere(file, retries)
+        for folder in _outermost(folders):
+            yield from _files_in(asked(folder, partial(files_at, folder, retries=retries), retries=0))
+        return
+    files = asked(source, lambda: files_at(source, retries=retries), retries=0)
+    if [file.address for file in files] == [source]:
+        yield from _file_or_members_elsewhere(files[0], retries)
+    else:
+        yield from _files_in(files)
+
+
+def _files_in(files: Sequence[RemoteFile]) -> Iterator[Listed]:
+    """Yield the files of a folder that may be recordings."""
     repeats = {stacks_name(file.address) for file in files}
     for file in files:
-        own = Listed(url=file.address, size=file.size, etag=file.version)
-        if file.address.endswith(ARCHIVE) and (is_pattern or is_itself):
-            yield from asked(source, partial(_members_elsewhere, own), retries)
-        elif is_pattern or is_itself or (file.address.endswith(ENDINGS) and file.address not in repeats):
-            yield own
+        if may_be_recording(file.address) and file.address not in repeats:
+            yield _listed_elsewhere(file)
+
+
+def _listed_elsewhere(file: RemoteFile) -> Listed:
+    return Listed(url=file.address, size=file.size, etag=file.version)
+
+
+def _file_or_members_elsewhere(file: RemoteFile, retries: int) -> Iterable[Listed]:
+    own = _listed_elsewhere(file)
+    if _is_tar(file.address):
+        raise _no_tar(own.shown)
+    return asked(file.address, partial(_members_elsewhere, own), retries) if _is_archive(file.address) else [own]
 
 
 def _members_elsewhere(archive: Listed) -> list[Listed]:
@@ -271,7 +366,7 @@ def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
             members = [
                 member
                 for member in packed.infolist()
-                if member.filename.endswith(ENDINGS) and not is_stacks_name(member.filename)
+                if may_be_recording(member.filename) and not is_stacks_name(member.filename)
             ]
     except DAMAGED as problem:
         if archive.is_remote and not isinstance(problem, zipfile.BadZipFile):

@@ -32,15 +32,26 @@ class RemoteFile(Struct, frozen=True):
     """Another one for another content: the ETag, or when it was changed; None where the store does not say."""
 
 
-def files_at(address: str, *, is_pattern: bool, retries: int) -> list[RemoteFile]:
-    """Return the files that an address means: those that fit a pattern, those below a folder, or the file itself.
+def matches_at(pattern: str, *, retries: int) -> tuple[list[RemoteFile], list[str]]:
+    """Return the files that fit a pattern, and the addresses of the folders that do.
 
     There may be none. Each request is made up to ``retries`` times more. Raises what the store's library raises.
     """
+    files, path = _opened(pattern)
+    try:
+        matches = patiently(lambda: files.glob(path, detail=True), retries).values()
+    except FileNotFoundError as problem:
+        if is_missing(problem):
+            return [], []
+        raise
+    folders = [_address(pattern, info["name"]) for info in matches if info["type"] == "directory"]
+    return _files(pattern, matches), folders
+
+
+def files_at(address: str, *, retries: int) -> list[RemoteFile]:
+    """Return the files that an address means: those below a folder, or the file itself; otherwise as ``matches_at``."""
     files, path = _opened(address)
     try:
-        if is_pattern:
-            return _files(address, patiently(lambda: files.glob(path, detail=True), retries).values())
         # A web server has no folders, and calls one so by its address alone.
         if not address.endswith("/") and (info := patiently(lambda: files.info(path), retries))["type"] != "directory":
             return [_file(info, address)]
@@ -88,10 +99,12 @@ def _opened(address: str) -> tuple[Any, str]:
 
 
 def _files(source: str, infos: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
-    protocol = protocol_of(source)
-    names = ((info, info["name"]) for info in infos if info["type"] == "file")
+    return [_file(info, _address(source, info["name"])) for info in infos if info["type"] == "file"]
+
+
+def _address(source: str, name: str) -> str:
     # Of web servers the name is the address.
-    return [_file(info, name if "://" in name else f"{protocol}://{name.lstrip('/')}") for info, name in names]
+    return name if "://" in name else f"{protocol_of(source)}://{name.lstrip('/')}"
 
 
 def _file(info: Mapping[str, Any], address: str) -> RemoteFile:
