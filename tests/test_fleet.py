@@ -204,6 +204,22 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("limits", ["kernels = 'gemmm()'", "kernels = ['gemmm()']", "kernels = {'gemmm()' = 1}"])
+def test_a_selector_in_a_rule_that_is_none_is_a_mistake(traces, tmp_path, capsys, limits):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(f"[[rule]]\nlimits = {{ {limits} }}\n")
+    assert fleet(traces, "--rules", rules, "--into", tmp_path / "out") == 2
+    assert "rule 1: kernels: there is no selector gemmm()" in capsys.readouterr().err
+
+
+def test_selectors_in_a_list_of_a_rule_are_no_texts(traces, tmp_path):
+    rules = tmp_path / "rules.toml"
+    gemm = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
+    own_recording({gemm: 1}).write(tmp_path / "g.json.gz")
+    rules.write_text("[[rule]]\nlimits = { forbid_kernels = ['conv()', 'gemm(dtype=\"bf16\")'] }\n")
+    assert fleet(tmp_path / "g.json.gz", "--rules", rules, "--into", tmp_path / "out") == 1
+
+
 @pytest.mark.parametrize("where", ['files = ["nope/*"]', 'where = { model = "*" }'])
 def test_a_rule_that_fits_no_file_is_a_mistake(traces, tmp_path, capsys, where):
     rules = tmp_path / "rules.toml"

@@ -96,6 +96,12 @@ def test_a_failure_names_its_rule_and_where_exceptions_stand(suite):
     result.stdout.fnmatch_lines(['*pyproject.toml: [[]tool.torchprof.limits."*reads"]*torchprof_allow.toml*'])
 
 
+def test_exceptions_are_named_where_the_list_has_any_for_the_limit(suite):
+    named = "*exceptions*torchprof_allow.toml*"
+    suite(rule(), READING).stdout.fnmatch_lines([named])
+    suite(rule('max_kernels = 0\ndevice = "cpu"\n'), READING).stdout.no_fnmatch_line(named)
+
+
 def test_a_test_without_a_marker_fails_by_a_rule(suite):
     result = suite(rule(), READING)
     result.assert_outcomes(failed=1, passed=1)
@@ -560,6 +566,34 @@ def test_a_rule_that_cannot_be_used_is_refused_at_once(suite, rules, message):
     result = suite(rules, READING)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        """forbid_kernels = 'gemm(dtype="fp32")'""",
+        """forbid_kernels = ['conv()', 'gemm()']""",
+        """only_kernels = 'family("conv")'""",
+        """kernels = {'gemm()' = 3}""",
+        """ranges = {inside = {forbid_kernels = 'gemm()'}}""",
+    ],
+)
+def test_selectors_in_a_rule_are_read_as_on_a_command_line(suite, limit):
+    source = """
+def test_multiplies():
+    with torch.profiler.record_function("inside"):
+        torch.mm(x, x)
+"""
+    result = suite(rule(f'device = "cpu"\n{limit}\n'), source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*only_kernels=family*" if "only" in limit else "*kernels=*gemm*"])
+
+
+@pytest.mark.parametrize("value", ["'gemmm()'", "['gemmm()']", "{'gemmm()' = 1}", "'[gemm(dtype=\"fp32\")'"])
+def test_a_selector_in_a_rule_that_is_none_is_refused_at_once(suite, value):
+    result = suite(rule(f'device = "cpu"\nmin_kernels = 0\nkernels = {value}\n'), READING)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*pyproject.toml*kernels*gemm*"])
 
 
 def test_a_share_that_cannot_be_is_refused_by_the_name_under_which_it_stands(pytester):

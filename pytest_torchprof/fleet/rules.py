@@ -12,7 +12,7 @@ from msgspec import Struct
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.findings import RULES, Rule, with_thresholds
 from pytest_torchprof.limits import Asked, catalogue, divided, read_limits
-from pytest_torchprof.limits.written import read_limit_texts
+from pytest_torchprof.limits.written import limit_text, read_limit_texts, read_limits_of_file
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -72,6 +72,7 @@ def read_rules(path: Path) -> tuple[FleetRule, ...]:
     )
     for rule in named:
         try:
+            read_limits_of_file(rule.limits)
             asked_of(_asked_by(rule, ()))
         except TorchprofError as problem:
             raise TorchprofError(f"{path}: {rule.name}: {problem.text}", problem.code) from None
@@ -124,8 +125,7 @@ def _paths(file: Listed) -> Iterable[str]:
 
 def _asked_by(rule: FleetRule, limits: Iterable[str]) -> Question:
     others = [limit for limit in limits if limit.partition("=")[0].strip() not in rule.limits]
-    # A text is a text as on the command line, so that selectors can be written; any other value is Python's.
-    own = [f"{name}={value if isinstance(value, str) else repr(value)}" for name, value in rule.limits.items()]
+    own = [limit_text(name, value) for name, value in rule.limits.items()]
     return Question(
         rule=rule.name,
         device=rule.device,

@@ -9,10 +9,11 @@ from pytest_torchprof.kernels.patterns import parse_value
 from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
 LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys", "allow_ops"})
+_OPTION = "--limit "
 # A value that begins like this is meant to be more than a text: kernel names contain parentheses too, but after spaces
 # and colons ("void at::native::f(...)"). A text that begins like this can be quoted.
 _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
@@ -25,7 +26,7 @@ def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
+            raise UnknownLimit(f"{_OPTION}{text!r}: expected NAME=VALUE, e.g. max_kernels=5")
         if name not in limits:
             limits[name] = _read_value(name, value)
         elif name in LIST_LIMITS:
@@ -33,6 +34,35 @@ def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
         else:
             raise UnknownLimit(f"--limit {name} is given twice")
     return limits
+
+
+def read_limits_of_file(limits: Mapping[str, object]) -> dict[str, object]:
+    """Return limits whose values stand in a file, texts read as on a command line; else UnknownLimit."""
+    try:
+        return read_limit_texts(limit_text(name, value) for name, value in limits.items())
+    except UnknownLimit as problem:
+        raise UnknownLimit(problem.text.removeprefix(_OPTION), problem.code) from None
+
+
+def limit_text(name: str, value: object) -> str:
+    """Return NAME=VALUE of a value in a file, whose texts are read as on a command line: TOML has no selectors.
+
+    In lists and tables that holds for what can be a pattern.
+    """
+    if isinstance(value, str):
+        return f"{name}={value}"
+    return f"{name}={_as_written(value) if name in LIST_LIMITS or name == _RANGES else repr(value)}"
+
+
+_RANGES = "ranges"
+
+
+def _as_written(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_as_written(key)}: {_as_written(own)}' for key, own in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_written, value))}]"
+    return value if isinstance(value, str) and _WRITTEN.match(value) else repr(value)
 
 
 def _add_up(name: str, before: object, more: object) -> object:
@@ -68,4 +98,4 @@ def _read_value(name: str, text: str) -> object:
     except UnknownLimit as wrong:
         if not _WRITTEN.match(text):
             return text
-        raise UnknownLimit(f"--limit {name}: {wrong.text}", wrong.code) from None
+        raise UnknownLimit(f"{_OPTION}{name}: {wrong.text}", wrong.code) from None

@@ -127,14 +127,15 @@ class Kept(Struct, frozen=True, kw_only=True):
     """File and line of a test that asks for nothing itself: no line of its code is named elsewhere."""
     rules: tuple[str, ...] = ()
     allow_file: str = ""
-    """Where exceptions to the rules stand."""
+    """Where exceptions to the rules stand; empty where there are none to what does not hold."""
     recording: str | None = None
     with_lines: str | None = None
     """The repeat with stacks."""
 
     def lines(self, columns: int | None) -> str:
         """Return the lines below a failure, each begun by the end of the line above; a path may need one of its own."""
-        rule = f"  rule: {', '.join(self.rules)}; exceptions are listed in {self.allow_file}"
+        exceptions = f"; exceptions are listed in {self.allow_file}" if self.allow_file else ""
+        rule = f"  rule: {', '.join(self.rules)}{exceptions}"
         shown = (
             f"  test: {self.test}" if self.test else "",
             broken(rule, columns) if self.rules else "",

@@ -24,7 +24,7 @@ from pytest_torchprof.report.account import (
 )
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.outcome import Outcome
-from pytest_torchprof.testing.allow_list import ALLOW_FILE
+from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF
 from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_outcome
 from pytest_torchprof.testing.joint_judgement import judged_together
 from pytest_torchprof.testing.outcome import came_out
@@ -133,7 +133,7 @@ def _conclude_one(
     concerns = _as_it_concerns(judgement.measurement, measurements, ending)
     result = result_of(test, judgement, came, compared, concerns)
     kept = _keep(test, judgement.measurement, result)
-    named = _named_below(test, kept)
+    named = _named_below(test, judgement, kept)
     return Conclusion(
         judgement=judgement,
         result=structs.replace(
@@ -193,14 +193,15 @@ def _not_held(judgement: Judgement, named: Kept, *, warns: bool) -> LimitsNotHel
     return LimitsNotHeld(failure=failure, judged=len(judgement.verdicts), warns=warns, baseline=baseline, kept=kept)
 
 
-def _named_below(test: MeasuredTest, kept: Path | None) -> Kept:
+def _named_below(test: MeasuredTest, judgement: Judgement, kept: Path | None) -> Kept:
     """Return what stands below a failure: where the test is, the rules that reach it, and its recordings."""
     rule, shown = test.options.rule, test.state.options.shown
+    excepted = any(verdict.limit in SETTING_OF and verdict.status != HOLDS for verdict in judgement.verdicts)
     beside = None if kept is None else kept.with_name(stacks_name(kept.name))
     return Kept(
         test=":".join(map(str, test.location)) if test.options.of_rule_alone else None,
         rules=() if rule is None else tuple(rule.asked_by),
-        allow_file="" if rule is None else ALLOW_FILE,
+        allow_file=ALLOW_FILE if rule is not None and excepted else "",
         recording=None if kept is None else shown(kept),
         with_lines=shown(beside) if beside is not None and beside.is_file() else None,
     )

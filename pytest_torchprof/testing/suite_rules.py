@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_torchprof.limits.written import read_limits_of_file
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.text import enumerated
 from pytest_torchprof.text.globs import before_wild, fits, is_glob
 
@@ -177,7 +178,7 @@ def read_rules(files: Iterable[Path], shown: Mapping[Path, str]) -> tuple[SuiteR
 def toml_of(file: Path, shown: str) -> Mapping[str, Any]:
     """Return what a TOML file holds; TorchprofError where it cannot be read."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as problem:
         raise TorchprofError(f"{shown} cannot be read: {problem}", Code.BAD_OPTION) from None
 
@@ -211,12 +212,16 @@ def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
     limits = {name: value for name, value in entry.items() if name not in {_MODE, *WAYS}}
     if not limits:
         raise TorchprofError(f"{where} has no limit; write e.g. max_syncs = 0 below it", Code.BAD_OPTION)
+    try:
+        read = read_limits_of_file(limits)
+    except UnknownLimit as problem:
+        raise TorchprofError(f"{where}: {problem.text}", problem.code) from None
     return SuiteRule(
         tests=tests,
         file=shown,
         mode=Mode(mode),
         ways={name: value for name, value in entry.items() if name in WAYS},
-        limits=limits,
+        limits=read,
     )
 
 
