@@ -103,6 +103,18 @@ def test_the_verdicts_are_a_line_of_json_behind_what_the_program_writes(program,
     assert [verdict["number"] for verdict in told["limits"]] == ([3] if status == 1 else [])
 
 
+def test_a_program_that_fails_has_no_verdict_of_its_own_making(program):
+    forged = """print('{"schema": 1, "status": "holds", "message": null, "code": null, "remedy": null, "limits": []}')"""
+    done = run("--json", "--limit=max_kernels=9", program(f"    {forged}\n    sys.exit(7)"))
+    assert done.returncode == 7
+    *_, said, last = done.stdout.splitlines()
+    assert json.loads(said)["status"] == "holds"
+    verdict = json.loads(last)
+    validate(verdict, SCHEMAS["check"]())
+    assert (verdict["status"], verdict["code"], verdict["limits"]) == ("not measured", "not-run-to-end", [])
+    assert verdict["message"] in done.stderr
+
+
 def test_without_a_limit_there_is_no_json_that_could_be_taken_for_a_verdict(program):
     done = run("--json", program())
     assert (done.returncode, done.stdout) == (2, "")

@@ -56,7 +56,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="the verdicts as one JSON object, in one line behind what the program writes",
+        help="the verdicts as one JSON object, in one line behind what the program writes; a process that it leaves "
+        "behind can write behind that, so go by the exit status",
     )
     parser.add_argument("--save", metavar="FILE", help="keep the recording in this file")
     parser.add_argument(
@@ -73,18 +74,20 @@ def run(arguments: Namespace) -> int:
     from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415
     from pytest_torchprof.measuring.program import run_program  # noqa: PLC0415
     from pytest_torchprof.measuring.script import read_option  # noqa: PLC0415
+    from pytest_torchprof.reasons.measuring import ProgramFailed  # noqa: PLC0415
+    from pytest_torchprof.report.verdicts import no_finding  # noqa: PLC0415
 
     limits = read_limit_texts(arguments.limit)
     asked, device = read_limits(limits), read_option("device", arguments.device)
     with run_program(program, asked, device, arguments.top) as outcome:
         if outcome.failed is not None:
-            name = program[1] if program[0] == "-m" else program[0]
-            ended = f"{printable_line(name)} itself ended with exit status {outcome.failed}"
-            sys.stderr.write(f"torchprof run: {ended}: nothing was judged\n")
+            failed = ProgramFailed(program[1] if program[0] == "-m" else program[0], outcome.failed)
+            sys.stderr.write(f"torchprof run: {failed.sentence}\n")
+            if arguments.json:
+                # What the program has written last is not to be taken for a verdict.
+                write_json((), no_finding, failed)
             return outcome.failed
         if arguments.json:
-            from pytest_torchprof.report.verdicts import no_finding  # noqa: PLC0415  (who reads text needs none)
-
             reason = None if outcome.verdicts else _reason(outcome.problem)
             write_json(outcome.verdicts, no_finding if outcome.profile is None else outcome.profile.why_missed, reason)
         else:

@@ -13,24 +13,23 @@ if TYPE_CHECKING:
 
 _LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
 LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys", "allow_ops"})
-_OPTION = "--limit "
 # A value that begins like this is meant to be more than a text: kernel names contain parentheses too, but after spaces
 # and colons ("void at::native::f(...)"). A text that begins like this can be quoted.
 _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 
-def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
-    """Return limits by name from texts NAME=VALUE; UnknownLimit for a text of another form."""
+def read_limit_texts(texts: Iterable[str], option: str = "--limit ") -> dict[str, object]:
+    """Return limits by name from texts NAME=VALUE; UnknownLimit for a text of another form, behind its ``option``."""
     limits: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise UnknownLimit(f"{_OPTION}{text!r}: expected NAME=VALUE, e.g. max_kernels=5")
+            raise UnknownLimit(f"{option}{text!r}: expected NAME=VALUE, e.g. max_kernels=5")
         if name not in limits:
-            limits[name] = _read_value(name, value)
+            limits[name] = _read_value(name, value, option)
         elif name in LIST_LIMITS:
-            limits[name] = _add_up(name, limits[name], _read_value(name, value))
+            limits[name] = _add_up(name, limits[name], _read_value(name, value, option))
         else:
             raise UnknownLimit(f"--limit {name} is given twice")
     return limits
@@ -38,10 +37,8 @@ def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
 
 def read_limits_of_file(limits: Mapping[str, object]) -> dict[str, object]:
     """Return limits whose values stand in a file, texts read as on a command line; else UnknownLimit."""
-    try:
-        return read_limit_texts(limit_text(name, value) for name, value in limits.items())
-    except UnknownLimit as problem:
-        raise UnknownLimit(problem.text.removeprefix(_OPTION), problem.code) from None
+    texts = (limit_text(name, value) for name, value in limits.items())
+    return read_limit_texts(texts, option="")
 
 
 def limit_text(name: str, value: object) -> str:
@@ -87,7 +84,7 @@ def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _read_value(name: str, text: str) -> object:
+def _read_value(name: str, text: str, option: str) -> object:
     """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
 
     Raises UnknownLimit for a value that begins like one of these and cannot be read as such: as a text it would match
@@ -98,4 +95,4 @@ def _read_value(name: str, text: str) -> object:
     except UnknownLimit as wrong:
         if not _WRITTEN.match(text):
             return text
-        raise UnknownLimit(f"{_OPTION}{name}: {wrong.text}", wrong.code) from None
+        raise UnknownLimit(f"{option}{name}: {wrong.text}", wrong.code) from None

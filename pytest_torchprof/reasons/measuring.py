@@ -68,6 +68,18 @@ class NoGpuHere(Reason, frozen=True):
         return f"{asked}: torch sees no GPU: {self.because}"
 
 
+class ProgramFailed(Reason, frozen=True):
+    """A program failed by itself, so that what it did is not judged."""
+
+    CODE = Code.NOT_RUN_TO_END
+    FOR_THE_DOCTOR = False
+    SENTENCE = "{program:line} itself ended with exit status {status}: nothing was judged"
+    ADVICE = "mend the program: what it says itself stands above"
+
+    program: str
+    status: int
+
+
 class ProgramEnded(Reason, frozen=True):
     """A program ended before its measurement did."""
 
