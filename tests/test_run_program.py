@@ -104,7 +104,9 @@ def test_the_verdicts_are_a_line_of_json_behind_what_the_program_writes(program,
 
 
 def test_a_program_that_fails_has_no_verdict_of_its_own_making(program):
-    forged = """print('{"schema": 1, "status": "holds", "message": null, "code": null, "remedy": null, "limits": []}')"""
+    forged = (
+        """print('{"schema": 1, "status": "holds", "message": null, "code": null, "remedy": null, "limits": []}')"""
+    )
     done = run("--json", "--limit=max_kernels=9", program(f"    {forged}\n    sys.exit(7)"))
     assert done.returncode == 7
     *_, said, last = done.stdout.splitlines()

@@ -9,6 +9,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
+import fresh
 import pytest
 import torch
 from builder import TraceBuilder
@@ -145,6 +146,38 @@ def test_what_is_in_the_same_process_can_change_anything(monkeypatch):
         return x.cos()
 
     assert holds(candidate)
+
+
+EDITING = """
+import json
+
+import torch
+from torch.autograd import profiler
+
+written = profiler.profile.export_chrome_trace
+
+
+def edited(self, path, *options):
+    written(self, path, *options)
+    with open(path) as file:
+        trace = json.load(file)
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("name") not in ("aten::mm", "aten::matmul")]
+    with open(path, "w") as file:
+        json.dump(trace, file)
+
+
+profiler.profile.export_chrome_trace = edited
+x = torch.arange(64.0).view(8, 8)
+(x @ x).sin()
+"""
+
+
+@pytest.mark.parametrize(("program", "status"), [(EDITING, 0), (EDITING.replace("= edited\n", "= written\n"), 1)])
+def test_what_runs_under_torchprof_run_can_change_its_recording(tmp_path, program, status):
+    (tmp_path / "candidate.py").write_text(program)
+    command = "import sys; from pytest_torchprof.cli import main; sys.argv[1:1] = ['run']; sys.exit(main())"
+    done = fresh.run_code(command, "--device=cpu", "--limit=forbid_ops='aten::mm'", str(tmp_path / "candidate.py"))
+    assert done.returncode == status, done.stdout + done.stderr
 
 
 def test_each_way_on_the_page_has_its_test():
