@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from builder import own_recording
 from jobs import recording
 
 from pytest_torchprof.cli import main
@@ -102,6 +103,62 @@ def test_one_rank_by_itself_is_a_job_only_where_all_are_asked_about(tmp_path):
     (alone,) = jobs_in(tmp_path / "all")
     assert from_plain(alone["reason"]).code == Code.NO_RANK
     assert alone["missing"] == list(range(1, SIZE))
+
+
+def test_what_is_asked_of_ranks_is_not_measured_of_a_file_that_is_none_with_advice_that_helps(tmp_path, capsys):
+    (tmp_path / "traces").mkdir()
+    own_recording({"one": 1}).write(tmp_path / "traces" / "none.json")
+    recording(0, EARLY, size=1, end=ENDS).write(tmp_path / "traces" / "only.json")
+    job(tmp_path / "traces" / "job")
+    limit = ["--limit", "max_rank_skew=1ms"]
+    assert fleet(tmp_path / "traces", "--into", tmp_path / "all", *limit) == 3
+    reasons = {
+        record["url"].rpartition("/")[2]: from_plain(record["result"]["reason"])
+        for record in map(json.loads, (tmp_path / "all" / "records.jsonl").read_text().splitlines())
+        if record["result"].get("reason")
+    }
+    assert {name: (reason.code, reason.of_job) for name, reason in reasons.items()} == {
+        "none.json": (Code.ONE_RANK, False),
+        "only.json": (Code.ONE_RANK, True),
+    }
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nfiles = ["job/*"]\nlimits = { max_rank_skew = "1ms" }\n')
+    assert fleet(tmp_path / "traces", "--into", tmp_path / "ruled", "--rules", rules) == 0
+
+
+def test_the_status_counts_jobs_and_ends_as_the_run_does(tmp_path, capsys):
+    traces = job(tmp_path / "job")
+    without = job(tmp_path / "without", without=[3])
+    for name, source, limit, status, counts in (
+        ("missed", traces, "max_rank_skew=100us", 1, {"missed": 1}),
+        ("unknown", without, "max_rank_skew=1ms", 3, {"not_measured": 1}),
+        ("holds", traces, "max_rank_skew=1ms", 0, {"hold": 1}),
+    ):
+        assert fleet(source, "--into", tmp_path / name, "--limit", limit) == status
+        capsys.readouterr()
+        assert main(["fleet", "status", str(tmp_path / name)]) == status
+        assert "1 job of several ranks" in capsys.readouterr().out
+        assert main(["fleet", "report", str(tmp_path / name)]) == status
+        capsys.readouterr()
+        assert main(["fleet", "status", str(tmp_path / name), "--json"]) == status
+        jobs = json.loads(capsys.readouterr().out)["jobs"]
+        assert {key: count for key, count in jobs.items() if count} == {"listed": 1, **counts}
+
+
+def test_more_files_than_ranks_are_told_as_files(tmp_path, capsys):
+    traces = job(tmp_path / "job")
+    shutil.copy(traces / "rank0.json", traces / "again.json")
+    fleet(traces, "--into", tmp_path / "out", "--limit", "same_kernels=True")
+    assert f"{SIZE + 1} files of {SIZE} ranks" in capsys.readouterr().out
+
+
+def test_of_many_missing_ranks_a_few_are_named_and_the_record_has_all(tmp_path, capsys):
+    traces = job(tmp_path / "job", size=64, without=range(2, 64))
+    fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=9")
+    shown = capsys.readouterr().out
+    assert "2 of 64 ranks, without rank 2, 3" in shown
+    assert ", 20, " not in shown
+    assert jobs_in(tmp_path / "out")[0]["missing"] == list(range(2, 64))
 
 
 def test_jobs_are_told_apart_by_folders_and_by_the_names_of_runs(tmp_path):

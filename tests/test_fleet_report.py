@@ -184,6 +184,11 @@ def test_the_status_adds_up_while_a_run_is_on_its_way(traces, tmp_path, capsys):
     assert [answered(capsys, "status", tmp_path / "out")["files"][name] for name in counts] == [8, 6, 1, 1, 0]
 
 
+def test_the_size_of_a_page_is_told_in_units_that_fit_it(judged, tmp_path, capsys):
+    main(["fleet", "report", str(judged), "-o", str(tmp_path / "page.html")])
+    assert "KiB" in capsys.readouterr().out
+
+
 def test_what_has_no_record_yet_is_no_pass(traces, tmp_path, capsys):
     (traces / "gpt" / "no.json").unlink()
     (traces / "bert" / "empty.json").unlink()

@@ -14,7 +14,7 @@ from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.replacing import replacing
-from pytest_torchprof.text import json_text, nearest, printable_line
+from pytest_torchprof.text import json_text, nearest, printable_line, show_bytes
 from pytest_torchprof.text.tables import terminal_width
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ def _status(arguments: Namespace) -> int:
     from pytest_torchprof.fleet.texts import status_lines  # noqa: PLC0415
 
     with folder_of_run(arguments.folder, _RETRIES) as folder:
-        keys = [task.key for task in folder.frozen().tasks()]
-        status = status_of(folder, keys, folder.known(note))
+        status = status_of(folder, tuple(folder.frozen().tasks()), folder.known(note))
     if arguments.json:
         sys.stdout.write(json_text(msgspec.to_builtins(status)))
     else:
         sys.stdout.writelines(f"{line}\n" for line in status_lines(status, terminal_width()))
-    files = status.files
-    return _exit_status(files.missed, files.not_measured + files.quarantined + files.left, arguments.max_bad)
+    files, jobs = status.files, status.jobs
+    bad = files.not_measured + files.quarantined + files.left + jobs.not_measured
+    return _exit_status(files.missed + jobs.missed, bad, arguments.max_bad)
 
 
 def _report(arguments: Namespace) -> int:
@@ -172,4 +172,4 @@ def _write(path: Path, parts: Iterable[bytes]) -> str:
     except OSError as error:
         problem = f"{path}: cannot be written: {error.strerror or error}"
         raise TorchprofError(problem, Code.REPORT_NOT_WRITTEN) from None
-    return f"{path}: {size / 1e6:.1f} MB\n"
+    return f"{path}: {show_bytes(size)}\n"

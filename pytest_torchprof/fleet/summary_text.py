@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.fleet.folder import JOBS, RECORDS
-from pytest_torchprof.fleet.texts import LONGEST, census_lines
+from pytest_torchprof.fleet.texts import LONGEST, census_lines, jobs_line
 from pytest_torchprof.limits import HOLDS, MISSED
 from pytest_torchprof.limits.limit_line import limit_in_one_line
 from pytest_torchprof.report.outcome import Outcome
@@ -76,10 +76,7 @@ def summary_lines(folder: FleetFolder, summary: FleetSummary, shown: Examples) -
                 yield f"  ...{and_more(count - len(blocks))}: {folder.file(RECORDS)}"
     jobs = summary.jobs
     if jobs.listed:
-        yield (
-            f"\n{counted(jobs.listed, 'job')} of several ranks: {jobs.hold:,} hold, {jobs.missed:,} missed, "
-            f"{jobs.not_measured:,} not measured, {jobs.without_limits:,} without limits on all ranks"
-        )
+        yield f"\n{jobs_line(jobs)}"
         for outcome in (Outcome.FAILED, Outcome.NOT_MEASURED, Outcome.PASSED, Outcome.RECORDED):
             yield from chain.from_iterable(shown.jobs[outcome])
         yield f"  all of them: {folder.file(JOBS)}"
@@ -94,5 +91,8 @@ def _job_lines(job: JobRecord) -> Iterator[str]:
 
 
 def _of_ranks(job: JobRecord) -> str:
-    there = f"{job.files:,} of {counted(job.job.ranks, 'rank')}"
+    ranks = counted(job.job.ranks, "rank")
+    there = f"{job.job.ranks - len(job.missing):,} of {ranks}" if job.missing else ranks
+    if job.files != job.job.ranks - len(job.missing):
+        there = f"{counted(job.files, 'file')} of {there}"
     return f"{there}, without rank {first_of(list(map(str, job.missing)), _MOST_SHOWN)}" if job.missing else there

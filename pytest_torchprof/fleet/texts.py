@@ -13,6 +13,7 @@ from pytest_torchprof.text.tables import Column, headed, table_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_torchprof.fleet.jobs import JobsSummary
     from pytest_torchprof.fleet.report import FleetReport, GroupRow, NotJudged, WorstFile
     from pytest_torchprof.fleet.status import FleetStatus
     from pytest_torchprof.fleet.summary import FleetSummary
@@ -36,6 +37,14 @@ def census_lines(summary: FleetSummary) -> list[str]:
     return [listed, judged]
 
 
+def jobs_line(jobs: JobsSummary) -> str:
+    """Return what became of the jobs, in numbers that add up."""
+    return (
+        f"{counted(jobs.listed, 'job')} of several ranks: {jobs.hold:,} hold, {jobs.missed:,} missed, "
+        f"{jobs.not_measured:,} not measured, {jobs.without_limits:,} without limits on all ranks"
+    )
+
+
 def left_line(left: int, of: int) -> str:
     """Return that files have no record yet, and what to do."""
     return f"without a record so far: {left:,} of {counted(of, 'file')}; torchprof fleet run judges them"
@@ -51,6 +60,8 @@ def status_lines(status: FleetStatus, width: int) -> Iterator[str]:
         width=width,
     )
     yield f"{files.judged:,} judged: {files.missed:,} missed a limit"
+    if status.jobs.listed:
+        yield from wrapped(jobs_line(status.jobs), "  ", width=width)
     if status.shards:
         yield ""
         yield from table_lines(status.shards, _SHARD_COLUMNS, width)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
+from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.limits.asked import Asked, answered
@@ -26,6 +27,7 @@ from pytest_torchprof.reasons.job_limits import (
     NoCollectiveCompared,
     NoCollectiveInCommon,
     NoGroupOfTwo,
+    NoOtherRank,
     SkewMayBeMore,
     SkewTooRough,
     TimesOfRankMeanNothing,
@@ -57,11 +59,15 @@ def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> C
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
         if analysis.in_job is None:
-            reason = analysis.why_alone or AloneOfJob()
-            return unmeasured(reason)
+            return unmeasured(analysis.why_alone or _why_alone(analysis))
         return _judged(analysis.in_job.job, check, value, on_time=on_time)
 
     return check_analysis
+
+
+def _why_alone(analysis: Analysis) -> Reason:
+    known = rank_and_size(analysis.trace)
+    return AloneOfJob() if known is not None and known[1] > 1 else NoOtherRank(of_job=known is not None)
 
 
 def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on_time: bool) -> Verdict:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.findings import unmatched_text
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import and_more
+from pytest_torchprof.text import and_more, first_of
 
 
 class CollectiveUntold(Reason, frozen=True):
@@ -51,6 +53,10 @@ class NoCommunication(Reason, frozen=True):
     ADVICE = "run the test in several ranks; if no communication is meant, limit `collectives`"
 
 
+_MOST_NAMED: Final = 8
+"""How many ranks are named; reports have all of them."""
+
+
 class AloneOfJob(Reason, frozen=True):
     """A limit is on all ranks, and there is the recording of one."""
 
@@ -62,6 +68,26 @@ class AloneOfJob(Reason, frozen=True):
         'let the ranks measure in step (`ranks=2`), adopt the recordings of all (`adopt(..., files="any")`), or '
         "keep them (`--torchprof-save=DIR`) and judge them with `torchprof check DIR --ranks`"
     )
+
+
+class NoOtherRank(Reason, frozen=True):
+    """A limit is on all ranks, and there is no other rank."""
+
+    CODE = Code.ONE_RANK
+    FOR_THE_DOCTOR = False
+    REMEDY = (
+        "record two ranks or more of a job; in a fleet, ask it by a rule whose `files` or `where` fit such recordings "
+        "alone; in a test write ranks=2 into the marker"
+    )
+    MEANING = "`max_rank_skew` and `same_kernels` compare the ranks of one job"
+
+    of_job: bool
+    """Whether the recording says that it is of a job; else it says nothing of ranks."""
+
+    @property
+    def sentence(self) -> str:
+        own = "is of a job of one rank" if self.of_job else "is of no rank of a job"
+        return f"it takes the recordings of two ranks of one job, and this one {own}"
 
 
 class TimesOfRankMeanNothing(Reason, frozen=True):
@@ -166,4 +192,5 @@ class MissingRanks(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return f"no recording of rank {', '.join(map(str, self.ranks))}: nothing is known of it"
+        missing, several = first_of(list(map(str, self.ranks)), _MOST_NAMED), len(self.ranks) > 1
+        return f"no recording of rank {missing}: nothing is known of {'them' if several else 'it'}"
