@@ -124,7 +124,12 @@ def _all_collected(pattern: str, session: pytest.Session) -> bool:
 def suite_problems(seen: SuiteSeen) -> list[str]:
     """Return why a run fails although no test did: rules that match no test, or match what cannot be measured."""
     problems = [
-        coded(f"{rule} matches no test: correct the pattern, or remove it", Code.BAD_OPTION) for rule in seen.idle
+        coded(
+            f"{rule} matches no test: correct the pattern, which has to fit the whole node id "
+            "(tests/test_a.py::test_b, from the root directory), or remove it",
+            Code.BAD_OPTION,
+        )
+        for rule in seen.idle
     ]
     if seen.unmeasurable and seen.fails:
         problems.append(coded(unmeasurable_words(seen), Code.NOTHING_MEASURED))
