@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -176,7 +177,7 @@ def test_two_drivers_of_one_bucket_do_each_other_no_harm(bucket, traces, tmp_pat
     command = [sys.executable, str(program), f"{bucket}/nightly", "--into", f"{bucket}/out", *LIMITS]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ended = [(*driver.communicate(), driver.returncode) for driver in both]
-    assert [status for *_, status in ended] == [1, 1], ended
+    assert [(shown.partition(":")[0], status) for shown, _, status in ended] == [("14 files listed", 1)] * 2, ended
     files = s3fs.S3FileSystem(config_kwargs={"retries": {"total_max_attempts": 9}})
     assert files.cat_file(f"{bucket}/out/summary.json") == (tmp_path / "here" / "summary.json").read_bytes()
     assert files.cat_file(f"{bucket}/out/records.jsonl").count(b"\n") == 14
@@ -192,3 +193,11 @@ def test_a_store_that_always_refuses_is_told(web, tmp_path, monkeypatch, capsys)
     told = capsys.readouterr().err
     assert "[recording-unreadable]" in told
     assert str(REFUSED) in told
+
+
+def test_a_store_is_asked_again_after_pauses_that_grow(web, tmp_path, monkeypatch):
+    monkeypatch.setattr(Refusing, "requests", count(3, 3))
+    pauses, real = [], time.sleep
+    monkeypatch.setattr(time, "sleep", lambda pause_s: (pauses.append(pause_s), real(pause_s / 50)))
+    assert main(["fleet", "run", f"{web}/", "--into", str(tmp_path / "none"), "--retries", "4"]) == 2
+    assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
