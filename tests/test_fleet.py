@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import zipfile
 from pathlib import Path
@@ -296,7 +297,7 @@ def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsy
     parts[0].write_bytes(parts[0].read_bytes()[:-40])
     assert fleet(*words) == 1
     assert content(tmp_path / "out") == before
-    assert parts[0].name in capsys.readouterr().err
+    assert capsys.readouterr().err.count(parts[0].name) == 1
 
 
 @pytest.mark.parametrize("pattern", ["*", "**", "**/*", "be*"])
@@ -348,6 +349,50 @@ def test_a_link_to_a_folder_beside_it_counts_no_file_twice(traces, tmp_path):
     assert len(urls) == 8
     fleet(traces / "again", "--into", tmp_path / "linked")
     assert records_in(tmp_path / "linked")["4.json.gz"]["url"] == str(traces / "again" / "4.json.gz")
+
+
+def test_bounds_may_be_plain_numbers_of_seconds_and_bytes(traces, tmp_path):
+    assert fleet(traces / "0.json.gz", "--into", tmp_path / "out", "--timeout", "20", "--memory", "4000000000") == 0
+    assert fleet(traces / "0.json.gz", "--into", tmp_path / "out", "--timeout", "1.5", "--memory", "inf") == 2
+
+
+def test_a_manifest_s_values_are_texts_as_json_writes_them(traces, tmp_path):
+    manifest, rules = tmp_path / "list.jsonl", tmp_path / "rules.toml"
+    line = '"model": null, "gated": true, "batch": 8, "lr": 1e-3, "tags": ["a", "b"], "name": "é", "size": null'
+    manifest.write_text(f'{{"url": "traces/0.json.gz", {line}}}\n{{"url": "traces/1.json.gz", "model": "bert"}}\n')
+    rules.write_text("[[rule]]\nwhere = { model = '*' }\nlimits = { max_kernels = 0 }\n")
+    assert fleet(manifest, "--rules", rules, "--into", tmp_path / "out") == 1
+    said, other = (records_in(tmp_path / "out")[name] for name in ("0.json.gz", "1.json.gz"))
+    assert said["metadata"] == {"gated": "true", "batch": "8", "lr": "1e-3", "tags": '["a", "b"]', "name": "é"}
+    assert ("rule" in said, other["rule"]) == (False, "rule 1")
+
+
+def test_a_source_without_recordings_is_named_with_what_it_is(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "none.zip", "w") as packed:
+        packed.writestr("read.me", "no recording")
+    (tmp_path / "none.jsonl").write_text("\n")
+    (tmp_path / "none").mkdir()
+    for source, what in (("none.zip", "archive"), ("none.jsonl", "manifest"), ("none", ".pftrace")):
+        assert fleet(tmp_path / source, "--into", tmp_path / "out") == 2
+        shown = capsys.readouterr().err
+        assert f"{tmp_path / source}: " in shown
+        assert what in shown
+
+
+def test_the_same_limit_written_in_another_way_is_the_same_run(traces, tmp_path, capsys):
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=3") == 1
+    before = content(tmp_path / "out")
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels = 3 ") == 1
+    assert content(tmp_path / "out") == before
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=4") == 2
+
+
+def test_a_list_of_another_schema_is_refused_by_its_number(traces, tmp_path, capsys):
+    fleet(traces, "--into", tmp_path / "out")
+    frozen = tmp_path / "out" / "list.json"
+    frozen.write_text(frozen.read_text().replace('"schema":1', '"schema":99', 1))
+    assert fleet(traces, "--into", tmp_path / "out") == 2
+    assert f"{frozen}: expected schema 1, got 99" in capsys.readouterr().err
 
 
 def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, capsys):
@@ -452,7 +497,10 @@ def test_records_do_not_depend_on_the_process_that_judges(tmp_path, monkeypatch)
 def test_two_drivers_at_once_do_each_other_no_harm(traces, tmp_path):
     words = [traces, "--limit", "max_kernels=3", "--into"]
     both = [started(*words, tmp_path / "out", cwd=tmp_path) for _ in range(2)]
-    assert [driver.communicate()[1] and driver.returncode for driver in both] in (["", ""], [1, 1])
+    for driver in both:
+        shown, errors = driver.communicate()
+        assert driver.returncode == 1, errors
+        assert shown.startswith("8 files listed: 5 judged, 1 not measured, 2 quarantined"), errors
     assert fleet(*words, tmp_path / "alone") == 1
     assert content(tmp_path / "out") == content(tmp_path / "alone")
 
@@ -557,10 +605,13 @@ def workers_of(driver):
     """Return the processes that a driver has spawned, once there are any; none if it has ended."""
     while driver.poll() is None:
         time.sleep(0.02)
-        spawned = [pid for pid in children(driver.pid) if "spawn_main" in proc_file(pid, "cmdline")]
-        if len(spawned) >= 2:
+        if len(spawned := spawned_by(driver)) >= 2:
             return spawned
     return []
+
+
+def spawned_by(driver):
+    return [pid for pid in children(driver.pid) if "spawn_main" in proc_file(pid, "cmdline")]
 
 
 @needs_proc
@@ -590,6 +641,40 @@ def test_kills_at_any_time_change_nothing(traces, tmp_path):
 
 
 @needs_proc
+def test_ctrl_c_says_how_far_the_run_came_and_the_same_command_goes_on(traces, tmp_path):
+    words = [traces, "--into", tmp_path / "out", "--limit", "max_kernels=3"]
+    first = large(traces / "large.json.gz")
+    driver = started(*words, cwd=tmp_path)
+    while not any(opened_by(first)):
+        assert driver.poll() is None, driver.communicate()
+    driver.send_signal(signal.SIGINT)
+    shown, errors = driver.communicate()
+    assert (driver.returncode, shown) == (130, "")
+    assert " of 9 files; what was judged stays" in errors
+    assert "Traceback" not in errors
+    assert fleet(*words) == 1
+    assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
+
+
+@needs_proc
+def test_memory_bounds_how_many_processes_there_are(tmp_path):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores")
+    (tmp_path / "traces").mkdir()
+    for number in range(3):
+        large(tmp_path / "traces" / f"{number}.json.gz", parts=3)
+    most = {}
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for memory in (whole, 128 << 20):
+        command = [sys.executable, "-c", FLEET, str(tmp_path / "traces"), "--into", str(tmp_path / f"out{memory}")]
+        with subprocess.Popen([*command, f"--memory={memory}"], stdout=subprocess.DEVNULL) as driver:
+            most[memory] = 0
+            while driver.poll() is None:
+                most[memory] = max(most[memory], len(spawned_by(driver)))
+    assert (most[whole], most[128 << 20] > 1) == (1, True)
+
+
+@needs_proc
 def test_no_process_outlives_its_driver(traces, tmp_path):
     large(traces / "large.json.gz")
     driver = started(traces, "--into", tmp_path / "out", cwd=tmp_path)
@@ -603,11 +688,38 @@ def test_no_process_outlives_its_driver(traces, tmp_path):
         time.sleep(0.05)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
-def test_a_folder_that_cannot_be_written_is_said_so(traces, tmp_path, capsys):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert fleet(traces, "--into", tmp_path / "locked" / "out") == 2
-    assert "[report-not-written]" in capsys.readouterr().err
+@pytest.fixture
+def open_folder():
+    """Return a folder that every user can look into and nobody but this one can write to."""
+    folder = Path(tempfile.mkdtemp(prefix="fleet-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as Unix has them")
+def test_a_folder_that_cannot_be_written_is_said_so(traces, tmp_path, open_folder):
+    # Permissions do not bind root, who becomes another user for this, of whom nothing is known but what is imported.
+    shutil.copy(traces / "0.json.gz", open_folder)
+    words = [str(open_folder / "0.json.gz"), "--engine", "futures:concurrent.futures:ThreadPoolExecutor", "--into"]
+    fleet(*words, tmp_path / "out")
+    locked = open_folder / "locked"
+    locked.mkdir(mode=0o555)
+    if (child := os.fork()) == 0:
+        status = None
+        try:
+            with (open_folder / "said").open("w") as sys.stderr:
+                if os.geteuid() == 0:
+                    os.setgroups([])
+                    os.setresgid(*3 * [65534])
+                    os.setresuid(*3 * [65534])
+                status = main(["fleet", "run", *words, str(locked / "out")])
+        finally:
+            os._exit(99 if status is None else status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    said = (open_folder / "said").read_text()
+    assert f"{locked / 'out'}: cannot be written: Permission denied" in said
+    assert "[report-not-written]" in said
 
 
 @needs_proc
@@ -710,7 +822,8 @@ def test_what_an_engine_loses_is_quarantined(traces, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "engine", ["futures", "futures:fleet_factories:gone", "futures:gone:processes", "futures:fleet_factories:nothing"]
+    "engine",
+    ["dask:", "futures", "futures:fleet_factories:gone", "futures:gone:processes", "futures:fleet_factories:nothing"],
 )
 def test_an_engine_that_is_none_is_told(traces, tmp_path, monkeypatch, capsys, engine):
     (tmp_path / "fleet_factories.py").write_text(FACTORIES)
@@ -735,6 +848,19 @@ def test_dask_comes_to_the_same_though_a_worker_is_killed(traces, tmp_path):
         os.kill(judging[0], signal.SIGKILL)
     _, errors = driver.communicate()
     assert driver.returncode == 1, errors
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_a_scheduler_of_dask_that_runs_already_judges_by_its_address(traces, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        assert fleet(*words, tmp_path / "out", "--engine", f"dask:{address}") == 1
+        # It is not ours to end.
+        with distributed.Client(address) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 

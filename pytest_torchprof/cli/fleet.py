@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentTypeError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -235,6 +235,9 @@ def _drive(
     progress = Progress(len(tasks), sum(task.file.size or 0 for task in tasks), sys.stderr)
     try:
         drive(tasks, crew, folder, arguments.retries, progress)
+    except KeyboardInterrupt:
+        note(f"interrupted: {progress.so_far}; what was judged stays, and the same command goes on from there")
+        raise
     finally:
         crew.end()
 
@@ -244,7 +247,8 @@ def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: i
     from pytest_torchprof.fleet.summary import summed  # noqa: PLC0415
     from pytest_torchprof.fleet.summary_text import Examples, summary_lines  # noqa: PLC0415
 
-    shown, records = Examples(), folder.known(note)
+    # Which parts cannot be read was told when the run began.
+    shown, records = Examples(), folder.known(lambda _: None)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
         text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
@@ -265,7 +269,7 @@ def _bounds(arguments: Namespace) -> Bounds:
 
     def read(option: str, quantity: Callable[[object], float], text: str) -> float:
         try:
-            return quantity(text)
+            return quantity(_number_or_text(text))
         except UnknownLimit as problem:
             raise UsageError(f"{option}: {problem.text}") from None
 
@@ -276,6 +280,13 @@ def _bounds(arguments: Namespace) -> Bounds:
     if timeout_s <= 0:
         raise UsageError(f"--timeout {arguments.timeout}: expected more than nothing")
     return Bounds(memory_bytes=memory_bytes, timeout_s=timeout_s)
+
+
+def _number_or_text(text: str) -> float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _jobs(arguments: Namespace, bounds: Bounds) -> int:
@@ -297,6 +308,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     from pytest_torchprof.fleet.origin import origin_here  # noqa: PLC0415
     from pytest_torchprof.fleet.rules import Question, asked_of, read_rules  # noqa: PLC0415
     from pytest_torchprof.fleet.sources import address_of, listed, passed_over, written  # noqa: PLC0415
+    from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
     asked_of(Question(limits=limits))
@@ -315,7 +327,10 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
 
     frozen = folder.freeze(make_list)
     for name, value in asked.items():
-        if getattr(frozen, name) != value:
+        before = getattr(frozen, name)
+        # However they are written.
+        same = read_limit_texts(before) == read_limit_texts(value) if name == "limits" else before == value
+        if not same:
             raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
     if is_new:
         over = passed_over(arguments.source, arguments.into)

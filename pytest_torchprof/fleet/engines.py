@@ -76,8 +76,8 @@ def judge_there(tasks: Tasks, bounds: Bounds, driver: str) -> Answers:
 
 def engine_called(name: str) -> Engine:
     """Return the engine of this name; TorchprofError if there is none, or if it cannot be used."""
-    kind, _, rest = name.partition(":")
-    if kind == "dask":
+    kind, colon, rest = name.partition(":")
+    if kind == "dask" and (rest or not colon):
         return _dask(rest or None)
     module, _, factory = rest.partition(":")
     if kind != "futures" or not module or not factory:

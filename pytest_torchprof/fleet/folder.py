@@ -57,6 +57,10 @@ class FrozenList(Struct, frozen=True, kw_only=True):
             yield FileTask(key=hashlib.sha256(whole).hexdigest()[:32], file=file, question=question)
 
 
+class _SchemaOfList(Struct, frozen=True):
+    schema: int = SCHEMA
+
+
 class FleetFolder(Struct, frozen=True):
     """The folder of a run."""
 
@@ -104,6 +108,10 @@ class FleetFolder(Struct, frozen=True):
             raise TorchprofError(text, Code.BAD_RECORD)
         try:
             content = (self.path / LIST).read_bytes()
+            schema = msgspec.json.decode(content, type=_SchemaOfList).schema
+            if schema != SCHEMA:
+                text = f"{self.file(LIST)}: expected schema {SCHEMA}, got {schema}: another version has written it"
+                raise TorchprofError(f"{text}. Name another folder.", Code.BAD_RECORD)
             return msgspec.json.decode(content, type=FrozenList)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             text = f"{self.file(LIST)}: is no list of a fleet that this version reads: {problem}. Name another folder."

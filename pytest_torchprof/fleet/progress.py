@@ -53,6 +53,11 @@ class Progress:
             self._stream.write(f"torchprof fleet: {words}\n")
         self._stream.flush()
 
+    @property
+    def so_far(self) -> str:
+        """How many of the files are settled, in words."""
+        return f"{self._done:,} of {counted(self._files, 'file')}"
+
     def end(self) -> None:
         """Leave the line as it was before."""
         if self._on_terminal:
@@ -71,7 +76,7 @@ class Progress:
 
     def _words(self, took_s: float) -> str:
         parts = [
-            f"{self._done:,} of {counted(self._files, 'file')}",
+            self.so_far,
             f"{show_bytes(self._done_bytes)} of {show_bytes(self._bytes)}",
         ]
         if took_s > 0 and self._done:

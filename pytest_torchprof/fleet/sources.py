@@ -110,11 +110,7 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
                 f"{problem}, and what a run writes is not judged. Name another folder.", Code.BAD_USAGE
             )
         if not own:
-            problem = (
-                f"{without_passwords(source)}: there are no recordings: expected files that end in .json or .json.gz. "
-                "Check the path."
-            )
-            raise TorchprofError(problem, Code.RECORDING_MISSING)
+            raise TorchprofError(f"{without_passwords(source)}: {_why_empty(source)}", Code.RECORDING_MISSING)
         files |= {_key(file): file for file in own}
         if source.endswith(MANIFEST):
             for file in own:
@@ -149,6 +145,15 @@ def _ways_left(itself: tuple[str, ...], keys: Sequence[_Key], stated: Collection
         return keys
     direct = [key for key in keys if key[0] == os.path.join(*itself[:2])]  # noqa: PTH118
     return [key for key in keys if key in stated] or (direct or keys)[:1]
+
+
+def _why_empty(source: str) -> str:
+    if source.endswith(MANIFEST) and (is_remote(source) or Path(address_of(source)).is_file()):
+        return 'the manifest names no file: expected an object with "url" in each line.'
+    kinds = "expected files that end in .json or .json.gz (what Perfetto writes, .pftrace, is not read)"
+    if _is_archive(source):
+        return f"there are no recordings in the archive: {kinds}."
+    return f"there are no recordings: {kinds}. Check the path."
 
 
 class PassedOver(Struct, frozen=True):
@@ -398,17 +403,22 @@ def _files_of_lines(content: bytes, manifest: str, folder: str) -> Iterator[List
             yield _file_of_line(f"{without_passwords(manifest)}:{number}", folder, line)
 
 
+def _text_of(value: msgspec.Raw) -> str | None:
+    """Return what a manifest says as text: numbers, lists and the like as JSON; None where it says nothing."""
+    own = msgspec.json.decode(value)
+    return own if own is None or isinstance(own, str) else bytes(value).decode()
+
+
 def _file_of_line(where: str, folder: str, line: bytes) -> Listed:
     try:
         own = msgspec.json.decode(line, type=_ManifestLine)
-        metadata = msgspec.json.decode(line, type=dict[str, Any])
+        metadata = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         text = f'{where}: expected an object with "url", and perhaps "size" and "etag": {problem}'
         raise TorchprofError(text, Code.BAD_USAGE) from None
     others = {name: value for name, value in metadata.items() if name not in _ManifestLine.__struct_fields__}
-    known: dict[str, Any] = {
-        "metadata": {name: value if isinstance(value, str) else str(value) for name, value in others.items()}
-    }
+    texts = ((name, _text_of(value)) for name, value in others.items())
+    known: dict[str, Any] = {"metadata": {name: text for name, text in texts if text is not None}}
     if own.size is not None:
         known["size"] = own.size
     if own.etag is not None:
