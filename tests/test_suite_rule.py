@@ -361,6 +361,41 @@ def test_of_each_limit_the_marker_s_holds_and_what_it_leaves_open_is_the_rule_s(
     result.stdout.fnmatch_lines(["*1 limit missed: forbid_ops*"])
 
 
+@pytest.mark.parametrize(
+    ("limits", "outcomes"),
+    [
+        ("max_kernels = 0", {"failed": 1}),
+        ("max_kernels = 9", {"skipped": 1}),
+        ("ranges.inside.max_kernels = 0", {"failed": 1}),
+        ('max_kernels = 0\nmode = "warn"', {"skipped": 1}),
+    ],
+)
+def test_a_rule_for_the_cpu_is_judged_beside_a_marker_that_is_not_without_a_gpu(suite, limits, outcomes):
+    source = """
+@pytest.mark.torchprof(max_memcpys=3)
+def test_multiplies():
+    with torch.profiler.record_function("inside"):
+        torch.mm(x, x)
+"""
+    result = suite(rule(f'device = "cpu"\n{limits}\n'), source, "-rs")
+    result.assert_outcomes(**outcomes)
+    if "skipped" in outcomes:
+        result.stdout.fnmatch_lines(["*max_memcpys*"])
+        result.stdout.no_fnmatch_line("SKIPPED*max_kernels*")
+    if "warn" in limits:
+        result.stdout.fnmatch_lines(["warned of:", "*test_multiplies: max_kernels=0*"])
+
+
+def test_a_rule_for_the_cpu_judges_a_marker_s_test_whose_own_limits_need_no_gpu(suite):
+    source = """
+@pytest.mark.torchprof(max_graph_breaks=0)
+def test_multiplies():
+    torch.compile(torch.mm, backend="eager")(x, x)
+"""
+    suite(rule('device = "cpu"\nmax_kernels = 0\n'), source).assert_outcomes(failed=1)
+    suite(rule('device = "cpu"\nmax_kernels = 9\n'), source).assert_outcomes(passed=1)
+
+
 def test_a_marked_test_is_called_as_often_as_without_a_rule(suite):
     result = suite(
         rule("max_kernels = 1\n"),

@@ -38,6 +38,7 @@ def as_asked(test: MeasuredTest, taken: Measurement) -> Measurement:
     if whose is not None and whose.device_asked not in (None, "auto"):
         return taken
     names = [asked.limit.name for asked in taken.limits if asked.limit.needs == GPU]
+    names = [name for name in names if not test.options.judges_on_cpu(name)]
     names += ["tolerance of time"] if test.baseline.of_times else []
     return replace(taken, stands_in=True, unanswerable=tuple(dict.fromkeys(names)))
 

@@ -172,14 +172,16 @@ def judge_measurement(
     if measurement.profile is None or measurement.why_not is not None:
         unused = isinstance(measurement.why_not, FixtureUnused) and test.options.warns_if_unused
         return Judgement(measurement=measurement, only_warns=unused or test.options.warns_of(""))
-    check, label, repeat = test.baseline, measurement.label, measurement.explanation.repeat
+    options, check = test.options, test.baseline
+    label, repeat = measurement.label, measurement.explanation.repeat
     profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
     profile = profile if repeat is None else profile.with_repeat(repeat)
     stands_in = measurement.stands_in
     asked = (*measurement.limits, *measurement.explanation.asked)
     unknown = nothing_known(profile, asked)
     nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()
-    limits = [own for own in measurement.limits if own.limit.needs == COMPILE or not stands_in]
+    on_cpu = (own for own in measurement.limits if own.limit.needs == COMPILE or options.judges_on_cpu(own.limit.name))
+    limits = list(on_cpu) if stands_in else measurement.limits
     limits = limits if check.judges_limits else []
     verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
     baseline = None
@@ -196,7 +198,6 @@ def judge_measurement(
     if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
         blame = compare.blame(profile, baseline.new(), baseline.comparison)
         baseline = replace(baseline, comparison=blame.comparison)
-    options = test.options
     verdicts = [structs.replace(own, of_rule=options.has_from_rule(own.limit, own.range)) for own in verdicts]
     warned = [options.warns_of(own.limit, own.range) for own in verdicts]
     return Judgement(
@@ -204,7 +205,7 @@ def judge_measurement(
         profile=profile,
         verdicts=tuple(own for own, warns in zip(verdicts, warned, strict=True) if not warns),
         warnings=tuple(own for own, warns in zip(verdicts, warned, strict=True) if warns),
-        only_warns=test.options.warns_of(""),
+        only_warns=options.warns_of(""),
         baseline=baseline,
         baseline_failure=check.failure_of(baseline, blame) if baseline is not None and blame is not None else None,
         blamed=blame.first if blame is not None else None,

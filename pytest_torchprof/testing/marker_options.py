@@ -65,6 +65,10 @@ class TestOptions:
         """Return whether it has a limit from a rule of the suite; false of one of its own."""
         return self.rule is not None and self.rule.asks(limit, within)
 
+    def judges_on_cpu(self, limit: str) -> bool:
+        """Return whether a limit is a rule's for the CPU: it is judged where that is measured for want of a GPU."""
+        return self.rule is not None and self.rule.judges_on_cpu(limit)
+
     @property
     def marked(self) -> bool:
         """Whether the test carries the marker; it may ask for the fixture alone."""

@@ -42,7 +42,7 @@ def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending
         outcome = Outcome.NOT_MEASURED
     elif problem is not None and not ending.skipped:
         outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
-    elif unanswerable or ending.skipped or skipped_at_gate(measurements) is not None:
+    elif (unanswerable and warning is None) or ending.skipped or skipped_at_gate(measurements) is not None:
         outcome = Outcome.SKIPPED
     else:
         outcome = Outcome.PASSED if warning is None else Outcome.WARNED

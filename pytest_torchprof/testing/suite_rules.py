@@ -138,6 +138,14 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         key = (within, limit)
         return _asked_by(key, self.own) is None and self._limit(key) is not None
 
+    def judges_on_cpu(self, limit: str) -> bool:
+        """Return whether a limit is the rule's, and the rule names the CPU as the device."""
+        if self.ways.get("device") != "cpu":
+            return False
+        if limit == _RANGES:
+            return _RANGES in self.limits and all(within is None for within, _ in self.own)
+        return self.asks(limit)
+
     def _limit(self, key: LimitKey) -> LimitKey | None:
         return _asked_by(key, [own for own, _ in _by_key(self.limits)])
 
