@@ -65,6 +65,21 @@ def test_figures_keeps_the_record_alone(kept, pytester):
     assert [path.name.split(".")[1] for path in (pytester.path / ".torchprof").glob("*.json.gz")][:1] == ["test_fails"]
 
 
+def test_the_figures_of_a_measurement_are_a_fraction_of_a_kilobyte(pytester, run_tests):
+    source = """
+@pytest.mark.parametrize("n", range(20))
+@pytest.mark.torchprof(device="cpu", max_kernels=90)
+def test_many(n):
+    for _ in range(n):
+        torch.nn.functional.layer_norm(x @ x, (x.shape[-1],)).softmax(-1)
+"""
+    run_tests(source, "--torchprof-save=kept", "--torchprof-keep=all")
+    (record,) = (pytester.path / "kept" / "figures").glob("*.run.json.gz")
+    recordings = list((pytester.path / "kept").glob("*.json.gz"))
+    assert record.stat().st_size < 20 * 1000
+    assert record.stat().st_size * 5 < sum(path.stat().st_size for path in recordings)
+
+
 def test_changed_keeps_what_has_no_figures_yet_then_what_failed_and_then_what_changed_too(kept, monkeypatch):
     assert kept("--torchprof-keep=changed") == EVERY
     assert kept("--torchprof-keep=changed") == {"test_fails"}
