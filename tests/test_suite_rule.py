@@ -326,6 +326,35 @@ def test_a_test_that_fails_skips_or_is_expected_to_fail_stays_what_it_is_where_t
     result.assert_outcomes(failed=1, skipped=1, xfailed=1)
 
 
+@pytest.mark.parametrize("mode", ["fail", "warn"])
+def test_a_test_that_skips_fails_or_is_expected_to_fail_is_counted_as_pytest_does(suite, pytester, mode):
+    source = """
+import unittest
+
+def test_skips():
+    torch.mm(x, x)
+    pytest.skip("not here")
+
+@pytest.mark.xfail
+def test_xfails():
+    torch.mm(x, x)
+    assert False
+
+def test_raises():
+    raise ValueError("own")
+
+class TestIt(unittest.TestCase):
+    def test_skips(self):
+        self.skipTest("not here")
+"""
+    result = suite(rule(f'{READS}mode = "{mode}"\n'), source, "--torchprof-report=report.json")
+    result.assert_outcomes(skipped=2, xfailed=1, failed=1)
+    rows = json.loads((pytester.path / "report.json").read_text())["results"]
+    came = {row["nodeid"].rpartition("::")[2]: row["outcome"] for row in rows}
+    assert came.pop("test_skips") == "skipped"
+    assert came == {"test_raises": "error", "test_xfails": "xfailed"}
+
+
 def test_of_two_rules_each_has_its_mode(suite):
     result = suite(
         rule(f'{READS}mode = "warn"\n') + rule("max_kernels = 1\n", tests="test_it.py"),

@@ -188,7 +188,7 @@ def _folders_of(sources: Iterable[str]) -> list[str]:
         path = address_of(source)
         if not is_remote(source):
             matches = [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True)  # noqa: PTH207
-            folders.update(match.rstrip(os.sep) for match in matches if Path(match).is_dir())
+            folders.update(match.rstrip(os.sep) or os.sep for match in matches if Path(match).is_dir())
     return _outermost(folders)
 
 
@@ -260,10 +260,7 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
     path = Path(address_of(source))
     if path.is_dir():
         yield from (_file(trace) for trace in traces_in(str(path), onerror=_refuse) if not _is_of_run(Path(trace)))
-    elif path.exists() and not path.is_file():
-        # Reading a pipe may never end; judging it says what it is.
-        yield _file(str(path))
-    elif path.suffix == MANIFEST:
+    elif path.suffix == MANIFEST and (path.is_file() or not path.exists()):
         yield from _files_of_manifest(path)
     elif path.exists() or not has_magic(source):
         yield from _file_or_members(path)
@@ -279,7 +276,10 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
 
 def _file_or_members(path: Path) -> Iterator[Listed]:
     """Yield a file that was named, or the recordings in it."""
-    if _is_archive(path.name):
+    if path.exists() and not path.is_file():
+        # Reading a pipe may never end; judging it says what it is.
+        yield _file(str(path))
+    elif _is_archive(path.name):
         yield from _members(_file(str(path)), path)
     elif _is_tar(path.name):
         raise _no_tar(str(path))

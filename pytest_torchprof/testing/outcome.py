@@ -38,7 +38,7 @@ def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending
     if ending.by_itself and not ending.skipped and (not is_missing or judgement.measurement.code_raised):
         # pytest reports the error that ended the test, whatever else does not hold.
         outcome = ending.outcome
-    elif is_missing:
+    elif is_missing and not (ending.skipped and judgement.measurement.code_raised):
         outcome = Outcome.NOT_MEASURED
     elif problem is not None and not ending.skipped:
         outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
