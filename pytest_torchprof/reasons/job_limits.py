@@ -86,8 +86,8 @@ class NoOtherRank(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        own = "is of a job of one rank" if self.of_job else "is of no rank of a job"
-        return f"it takes the recordings of two ranks of one job, and this one {own}"
+        own = "the job of this one has no other" if self.of_job else "this one names no rank"
+        return f"it takes the recordings of two ranks of one job, and {own}"
 
 
 class TimesOfRankMeanNothing(Reason, frozen=True):
