@@ -35,10 +35,12 @@ def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending
     unanswerable, problem = _unanswerable(judgement, measurements), judgement.error(screen)
     warning = judgement.warning(screen)
     is_missing = judgement.profile is None and not judgement.only_warns
-    if ending.by_itself and not ending.skipped and (not is_missing or judgement.measurement.code_raised):
+    measurement = judgement.measurement
+    cut_off_by_skip = ending.skipped and (measurement.code_raised or measurement.is_open)
+    if ending.by_itself and not ending.skipped and (not is_missing or measurement.code_raised):
         # pytest reports the error that ended the test, whatever else does not hold.
         outcome = ending.outcome
-    elif is_missing and not (ending.skipped and judgement.measurement.code_raised):
+    elif is_missing and not cut_off_by_skip:
         outcome = Outcome.NOT_MEASURED
     elif problem is not None and not ending.skipped:
         outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
