@@ -84,6 +84,18 @@ def test_a_pattern_of_addresses_that_matches_folders_means_what_they_hold(memory
     assert records_in(tmp_path / "out").keys() == {"0.json", "1.json", "2.json"}
 
 
+@pytest.mark.parametrize("source", ["/runs", "/ru*"])
+def test_archives_in_a_folder_of_a_store_are_said_to_be_passed_over(source, memory, tmp_path, capsys):
+    bucket, files = memory
+    written(f"{bucket}/runs/a.json", kernels=1)
+    for name in ("more.zip", "deep/more.ZIP", "old.tar.gz"):
+        files.pipe(f"{bucket}/runs/{name}", b"packed")
+    assert fleet(bucket + source, "--into", tmp_path / "out") == 0
+    shown = capsys.readouterr().err
+    assert "2 archives" in shown
+    assert "tar archives: 1 file" in shown
+
+
 def test_a_manifest_may_lie_beside_what_it_lists(memory, tmp_path):
     bucket, files = memory
     written(f"{bucket}/runs/a.json", kernels=1)

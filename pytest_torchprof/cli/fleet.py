@@ -333,7 +333,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         if not same:
             raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
     if is_new:
-        over = passed_over(arguments.source, arguments.into)
+        over = passed_over(arguments.source, arguments.into, arguments.retries)
         if over.archives or over.links:
             note(
                 f"not looked into, as they lie in folders: {counted(over.archives, 'archive')} and "

@@ -8,6 +8,7 @@ import zipfile
 from collections import Counter
 from functools import lru_cache, partial
 from glob import glob, has_magic
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
@@ -168,9 +169,11 @@ class PassedOver(Struct, frozen=True):
     """Folders of fleets, whose own files are no recordings."""
 
 
-def passed_over(sources: Iterable[str], apart_from: str | Path) -> PassedOver:
+def passed_over(sources: Sequence[str], apart_from: str | Path, retries: int = 0) -> PassedOver:
     """Return what is passed over in the folders that are sources, apart from the folder of the run itself."""
-    archives = tars = links = runs = 0
+    elsewhere = [file.address for source in sources if is_remote(source) for file in _in_folders(source, retries)]
+    archives, tars = sum(map(_is_archive, elsewhere)), sum(map(_is_tar, elsewhere))
+    links = runs = 0
     itself = address_of(str(apart_from))
     for folder in _folders_of(sources):
         for place, folders, files in os.walk(folder):
@@ -298,20 +301,28 @@ def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
         content = asked(source, lambda: read_at(source), retries)
         yield from _files_of_lines(content, source, source.rpartition("/")[0])
         return
+    named, *folders = _named_and_in_folders(source, retries)
+    for file in named:
+        yield from _file_or_members_elsewhere(file, retries)
+    for files in folders:
+        yield from _files_in(files)
+
+
+def _named_and_in_folders(source: str, retries: int) -> list[Sequence[RemoteFile]]:
+    """Return the files that an address or a pattern of addresses names, and those of each folder that it names."""
     # In the addresses of web servers a question mark begins what is asked for.
     is_pattern = "*" in source if protocol_of(source) in ("http", "https") else has_magic(source)
     if is_pattern:
         matches, folders = asked(source, lambda: matches_at(source, retries=retries), retries=0)
-        for file in matches:
-            yield from _file_or_members_elsewhere(file, retries)
-        for folder in _outermost(folders):
-            yield from _files_in(asked(folder, partial(files_at, folder, retries=retries), retries=0))
-        return
+        below = [asked(folder, partial(files_at, folder, retries=retries), retries=0) for folder in _outermost(folders)]
+        return [matches, *below]
     files = asked(source, lambda: files_at(source, retries=retries), retries=0)
-    if [file.address for file in files] == [source]:
-        yield from _file_or_members_elsewhere(files[0], retries)
-    else:
-        yield from _files_in(files)
+    return [files] if [file.address for file in files] == [source] else [(), files]
+
+
+def _in_folders(source: str, retries: int) -> list[RemoteFile]:
+    """Return the files of the folders behind an address."""
+    return [] if source.endswith(MANIFEST) else [*chain.from_iterable(_named_and_in_folders(source, retries)[1:])]
 
 
 def _files_in(files: Sequence[RemoteFile]) -> Iterator[Listed]:
