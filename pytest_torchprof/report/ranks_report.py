@@ -117,11 +117,16 @@ def text(job: Job, *, folder: str, width: int, top: int = 20) -> str:
 
 def _summary(job: Job, findings: Sequence[Finding], width: int) -> str:
     """Return the headline of the job, and what stands out."""
-    first, *more = [*_wait_lines(job)] or ["the ranks had no collective in common"]
-    headline = f"{first[0].upper()}{first[1:]}"
-    texts = [*(f"Not measured: rank {rank}: {why}" for rank, why in _unmeasured(job).items()), headline, *more]
-    lines = [line for text in texts for line in wrapped(text, "  ", width=width)]
+    lines = [line for text in headline_lines(job, findings) for line in wrapped(text, "  ", width=width)]
     return "\n".join([*lines, *first_findings(findings, len(findings), width)])
+
+
+def headline_lines(job: Job, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield what a job with these findings comes to: what is known first, and what is uncertain last."""
+    yield from (f"Not measured: rank {rank}: {why}" for rank, why in _unmeasured(job).items())
+    yield from (finding.headline for finding in findings if isinstance(finding, Straggler))
+    for line in [*_wait_lines(job)] or ["the ranks had no collective in common"]:
+        yield f"{line[0].upper()}{line[1:]}"
 
 
 def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) -> str:
@@ -170,7 +175,10 @@ def _wait_lines(job: Job) -> Iterator[str]:
     if share is not None:
         least, later = ("", "") if job.has_all(job.collectives) else ("at least ", "; others may have come later still")
         of_all = f"{least}{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
-        yield f"{show_kind(job.kind)}: {of_all} is waiting{later}"
+        # A number is known, whether it is of one kind or of another.
+        is_unsure = job.kind == "inconclusive"
+        waiting = f"{of_all} is waiting{later}"
+        yield f"{waiting} ({show_kind(job.kind)})" if is_unsure else f"{show_kind(job.kind)}: {waiting}"
     if job.why_unsure is not None:
         yield f"how long ranks wait is not known: {printable(job.why_unsure.text)}"
     for why, count in job.not_joined.items():

@@ -158,16 +158,30 @@ class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
 
     TITLE = "A rank keeps the others waiting"
     SENTENCE = "rank {rank} comes last in {share:share} of the waiting at collectives, {caused_us:us} in all"
+    HEADLINE: ClassVar[str] = (
+        "Rank {rank} keeps the others waiting, {caused_us:us} in all: it comes last in {share:share} of the waiting at "
+        "collectives"
+    )
     REMEDY = (
         "compare its steps with another rank's (torchprof diff A B): more work, a slower device, a busy CPU, data that "
         "comes late"
     )
-    ACTION = "compare its steps with another rank's"
+    ACTION = "compare rank {rank}'s steps with another rank's"
+    _NAMED: ClassVar[str] = "Rank {rank} keeps the others waiting"
 
     rank: int
     caused_us: float
     share: float
     collectives: int
+
+    @property
+    def title(self) -> str:
+        return self.words(self._NAMED)
+
+    @property
+    def headline(self) -> str:
+        """What a job comes to that has such a rank."""
+        return self.words(self.HEADLINE)
 
 
 class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
@@ -179,6 +193,7 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
     _ALONE = "rank {rank} has collectives that the other recordings of its group have not: {alone}"
     _UNLIKE = "rank {rank} does not do the same as the others: {first}{more}"
     _KERNELS = "rank {rank} against rank {against}: {first}{more}"
+    _NAMED: ClassVar[str] = "Rank {rank} does something else"
 
     rank: int
     collectives: Mapping[str, int] | None = None
@@ -186,6 +201,10 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
     differences: tuple[AnyRankDifference | OtherCount | OtherStepCount, ...] = ()
     against: int | None = None
     """The rank whose kernels are others."""
+
+    @property
+    def title(self) -> str:
+        return self.words(self._NAMED)
 
     @property
     def alone(self) -> str:
