@@ -18,6 +18,7 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.ranks import job_in
+from pytest_torchprof.findings.ranks import find_in_job
 
 torch = pytest.importorskip("torch")
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -80,14 +81,15 @@ def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late
     status, text = run("analyze", late, "--ranks")
     headline, recorded = text.split(" a job of 2 ranks, ")
     assert status == 0
-    assert headline.startswith(
-        "Rank 1 keeps the others waiting, 1.15 ms in all: it comes last in 100.0% of the waiting"
-    )
-    assert " Mixed (waiting, transfer): 59.0% of the time in 4 collectives is waiting " in headline
-    assert "What stands out: Rank 1 keeps the others waiting, up to 1.15 ms" in headline
-    assert "What to do first: compare rank 1's steps with another rank's" in headline
+    straggler, *_ = find_in_job(job_of(late))
+    assert (straggler.rank, straggler.caused_us, straggler.share) == (1, 1150, 1)
+    assert headline.startswith("Rank 1 keeps ")
+    assert f"{straggler.headline} Mixed (waiting, transfer): 59.0% of the time in 4 collectives is waiting " in headline
+    assert "What stands out: Rank 1 keeps " in headline
+    assert f"What to do first: {straggler.action}" in headline
+    assert "rank 1" in straggler.action
     after = recorded.split(" next ")[1]
-    assert after.startswith("Rank 1 keeps the others waiting: compare its steps")
+    assert after.startswith(f"{straggler.title}: compare its steps")
     assert f"torchprof report {late} -o page.html" in after
     command = after.partition("coming back: torchprof ")[2].split()
     assert run(*command)[0] == 1, "the command finds what stands out"
@@ -131,7 +133,7 @@ def test_with_ranks_missing_waiting_is_at_least_that_long_and_transfer_at_most(f
     assert (job_of(place).kind, job_of(place).straggler) == ("inconclusive", 1)
     said = run("analyze", place, "--ranks")[1]
     known, unsure, *_ = re.split(r"(?<=collectives) (?=At least)|(?= What stands out)", said)
-    assert known.startswith("Rank 1 keeps the others waiting, ")
+    assert known.startswith("Rank 1 keeps ")
     assert unsure == (
         "At least 19.2% of the time in 4 collectives is waiting; others may have come later still (inconclusive)"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from textwrap import dedent
 
 import fresh
 import pytest
 from browser import CHROMIUM
-from jobs import rank_of, reduce
+from jobs import rank_of, recording, reduce
 from pages import Page
 
 from pytest_torchprof import load_ranks
@@ -172,6 +173,64 @@ def test_who_waits_and_how_far_apart_ranks_came_stands_side_by_side(opened):
     assert (row["collective"], row["calls"], row["skew"], row["last"]) == ("all_reduce", "3", "20.0 us", "1 (2 of 3)")
     # 130 of 570 us.
     assert row["waiting"] == "22.8 %"
+
+
+@pytest.fixture
+def one_late(tmp_path):
+    """The recordings of two of four ranks, of which rank 1 comes last; rank 0 by itself suggests that another was."""
+    starts = [20_000 * number + 500 for number in range(5)]
+    ends = [start + (18_000 if number < 3 else 300) for number, start in enumerate(starts)]
+    late = [start + (17_700 if number < 3 else 0) for number, start in enumerate(starts)]
+    return write(tmp_path / "late", *(recording(rank, of, size=4, end=ends) for rank, of in enumerate((starts, late))))
+
+
+def test_a_page_of_a_job_begins_with_what_the_command_for_jobs_begins_with(one_late, tmp_path, capsys):
+    page = page_of(one_late, tmp_path)
+    capsys.readouterr()
+    assert main(["analyze", str(one_late), "--ranks"]) == 0
+    said = " ".join(capsys.readouterr().out.partition("What stands out")[0].split())
+    ((_, told),) = jobs(page)
+    assert " ".join(told["headline"]) == said
+    assert said.startswith("Rank 1 keeps ")
+    assert all(line in page.words for line in told["headline"])
+    assert page.words.index(told["headline"][0]) < page.words.index("0.json")
+
+
+def test_what_one_rank_suggests_gives_way_to_what_the_ranks_show_together(one_late, tmp_path):
+    alone, (of_job, *_) = page_of(one_late / "0.json", tmp_path).details, page_of(one_late, tmp_path).details
+    suggested = alone[0]["headline"]["what"]
+    assert suggested.startswith(of_job["headline"]["what"].rstrip("."))
+    assert len(suggested) > len(of_job["headline"]["what"])
+    before, now = (
+        {one["code"]: one for one in each["findings"]}["exposed-communication"] for each in (alone[0], of_job)
+    )
+    assert ("--ranks" in before["remedy"], "in_job" in before) == (True, False)
+    assert ("--ranks" in now["remedy"], now["in_job"]) == (False, True)
+
+
+@needs_chromium
+def test_the_headline_of_a_job_and_its_ranks_lead_to_the_ranks(browser, quiet_browser, one_late, tmp_path):
+    page_of(one_late, tmp_path)
+    browser.open(tmp_path / "page.html")
+    (large,) = browser.run("[...document.querySelectorAll('.lead')].map((line) => line.innerText)")
+    assert large.startswith("Rank 1 keeps ")
+    links = browser.run("[...document.querySelectorAll('header .lead a, .findings .remedy a')].map((a) => a.hash)")
+    assert links == ["#0/ranks", "#0/ranks"]
+    assert browser.run("document.querySelector('.alone').innerText").startswith("Rank 0 by itself: ")
+    browser.click("header .lead a")
+    browser.wait("Math.abs(document.getElementById('0/ranks').getBoundingClientRect().top) < innerHeight")
+
+
+@needs_chromium
+def test_what_is_a_bound_where_ranks_are_missing_is_one_on_the_page_as_in_the_terminal(browser, tmp_path, capsys):
+    partial = (rank_of(rank, *calls, size=4, steps=2) for rank, calls in enumerate((EARLY, LATE[:2])))
+    page_of(write(tmp_path / "part", *partial), tmp_path)
+    browser.open(tmp_path / "page.html", fragment="#0/ranks")
+    _, (row,) = browser.run(TABLES)
+    assert main(["analyze", str(tmp_path / "part"), "--ranks"]) == 0
+    # Both rank 0 waits 120 of 300 us in, and rank 1 none of 180.
+    assert (row["transfer"], row["waiting"]) == ("<=180 us", ">=25.0 %")
+    assert re.search(r"<=180 us +>=25\.0%", capsys.readouterr().out)
 
 
 @needs_chromium

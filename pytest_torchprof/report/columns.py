@@ -61,6 +61,8 @@ class RowColumn(Struct, frozen=True, kw_only=True):
     """The title of a terminal's column, with `Among.words` filled in; None: a terminal does not have it."""
     show: Callable[[Any, Among], str] | None = None
     """Returns a row's cell in a terminal, if the unit alone does not decide how its value is shown."""
+    bound: Callable[[Any, Among], Literal["", ">=", "<="]] | None = None
+    """Returns what stands before a row's value, which may be larger or smaller; None: it never is."""
     leaves: int = 0
     """The order in which columns leave a narrow terminal, 1 first; 0: never."""
     optional: bool = False
@@ -77,12 +79,18 @@ class RowColumn(Struct, frozen=True, kw_only=True):
         """Return the value of a row."""
         return getattr(row, self.key) if self.of is None else self.of(row, among)
 
+    def bounded(self, row: Any, among: Among) -> tuple[str, Any]:
+        """Return what stands before a row's value, and the value; None where it is not known, or is at least 0."""
+        value = self.value(row, among)
+        bound = "" if self.bound is None else self.bound(row, among)
+        return ("", None) if value is None or (bound == ">=" and not value) else (bound, value)
+
     def shown(self, row: Any, among: Among) -> str:
         """Return the cell of a row in a terminal."""
         if self.show is not None:
             return self.show(row, among)
-        value = self.value(row, among)
-        return "-" if value is None else _SHOW[self.unit](value)
+        bound, value = self.bounded(row, among)
+        return "-" if value is None else f"{bound}{_SHOW[self.unit](value)}"
 
 
 _SHOW: Final[Mapping[str, Callable[[Any], str]]] = {

@@ -53,16 +53,6 @@ class JoinedRow(NamedTuple):
     is_of_all: bool
     """Whether the recordings of all ranks are there; if not, more of it may be waiting."""
 
-    @property
-    def at_least(self) -> str:
-        """What stands before a share that may be larger."""
-        return "" if self.is_of_all else ">="
-
-    @property
-    def at_most(self) -> str:
-        """What stands before a time that may be shorter."""
-        return "" if self.is_of_all else "<="
-
 
 def rows_of(job: Job) -> list[JoinedRow]:
     """Return the collectives that ranks had in common in rows, the longest time first."""
@@ -221,7 +211,7 @@ def rank_columns(job: Job) -> tuple[RowColumn, ...]:
             of=lambda rank, _: job.matched_wait_us(rank.rank),
             title="waits",
             page="waits",
-            show=lambda rank, _: _at_least(job.matched_wait_us(rank.rank), is_all=not rank.unmatched),
+            bound=lambda rank, _: ">=" if rank.unmatched else "",
         ),
         RowColumn(
             key="caused_us",
@@ -229,20 +219,13 @@ def rank_columns(job: Job) -> tuple[RowColumn, ...]:
             of=lambda rank, _: _caused_us(job, rank) if job.is_matched else None,
             title="keeps waiting",
             page="keeps waiting",
-            show=lambda rank, _: _at_least(_caused_us(job, rank), is_all=job.is_matched),
+            bound=lambda *_: "" if job.is_matched else ">=",
         ),
     )
 
 
 def _caused_us(job: Job, rank: RankPart) -> float | None:
     return job.caused_us[rank.rank] if rank.matched else None
-
-
-def _at_least(us: float | None, *, is_all: bool) -> str:
-    """Return a time, which may be longer unless it is of all collectives; it is not known without any."""
-    if is_all or us is None:
-        return show_us(us)
-    return f">={show_us(us)}" if us else "-"
 
 
 COLLECTIVES: Final = (
@@ -253,7 +236,8 @@ COLLECTIVES: Final = (
         key="transfer_us",
         unit="us",
         title="transfer",
-        show=lambda row, _: f"{row.at_most}{show_us(row.transfer_us)}",
+        # If ranks are missing, more of it may be waiting.
+        bound=lambda row, _: "" if row.is_of_all else "<=",
         leaves=6,
         page="transfer",
     ),
@@ -261,7 +245,7 @@ COLLECTIVES: Final = (
         key="wait_share",
         unit="share",
         title="waiting",
-        show=lambda row, _: "-" if row.wait_share is None else f"{row.at_least}{show_share(row.wait_share)}",
+        bound=lambda row, _: "" if row.is_of_all else ">=",
         page="waiting",
     ),
     RowColumn(key="skew_us", unit="us", title="skew", leaves=5, page="skew"),

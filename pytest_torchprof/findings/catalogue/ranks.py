@@ -109,8 +109,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def compare(self) -> str:
-        """The words for ranks that may wait for each other; empty if it is known."""
-        return "" if self.is_late else self._COMPARE
+        """The words for ranks that may wait for each other; empty if it is known, or the ranks were compared."""
+        return "" if self.is_late or self.kind is not None else self._COMPARE
 
     @property
     def held_up(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.rank_parts import named_part
-from pytest_torchprof.report.page.details import as_json, details_of
+from pytest_torchprof.report.page.details import as_json, details_of, in_job
 from pytest_torchprof.report.page.document import compressed, document, text
 from pytest_torchprof.report.page.jobs import RankOnPage, jobs_among
 from pytest_torchprof.report.page.marks import marks_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Finding
+    from pytest_torchprof.report.page.jobs import JobOnPage
     from pytest_torchprof.report.page.measured import Measured
 
 _ROOM_BYTES: Final = 4_500_000
@@ -62,10 +64,12 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
         details.append({**detail, **({"drawn": names} if names else {})})
         ranks += _ranks_of(measured, len(shown))
         shown.append(_without_recording(measured))
+    on_page = jobs_among(ranks)
+    jobs = _with_jobs(details, [measured.result.findings for measured in shown], on_page)
     columns = columns_of(shown, two_sides=heading.sides is not None)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
     verdicts = Counter(measured.verdict for measured in shown)
-    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines)
+    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines) + _lead(on_page, len(shown))
     body = (
         f'<a class="skip" href="#details">Skip to the measurement</a>'
         f'<header><h1><span class="brand">torchprof</span> {text(heading.title)}</h1>{lines}</header>'
@@ -75,7 +79,6 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     )
     sides = {} if heading.sides is None else {"sides": heading.sides}
     index = {"count": len(details), "together": _TOGETHER, "compared": heading.compared, **sides}
-    jobs = _with_jobs(details, ranks)
     payloads = {"index": compressed(as_json(index)), **dict(_chunks(details)), **jobs, **recordings}
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
@@ -103,14 +106,27 @@ def _ranks_of(measured: Measured, number: int) -> Iterator[RankOnPage]:
         yield from (RankOnPage(other, None) for other in measured.other_ranks)
 
 
-def _with_jobs(details: Sequence[dict[str, Any]], ranks: Sequence[RankOnPage]) -> dict[str, bytes]:
+def _with_jobs(
+    details: list[dict[str, Any]], findings: Sequence[Sequence[Finding]], jobs: Sequence[JobOnPage]
+) -> dict[str, bytes]:
     """Let the details of each rank name its job, and return the page's payloads of the jobs by these names."""
-    jobs = {}
-    for count, job in enumerate(jobs_among(ranks)):
-        jobs[f"job-{count}"] = compressed(as_json(job.facts))
-        for number in job.numbers:
-            details[number]["job"] = f"job-{count}"
-    return jobs
+    payloads = {}
+    for count, each in enumerate(jobs):
+        above = {"above": True} if each.is_all_of(len(details)) else {}
+        payloads[f"job-{count}"] = compressed(as_json({**each.facts, **above}))
+        for number in each.numbers:
+            of_rank = details[number] if each.job is None else in_job(details[number], findings[number], each.job)
+            details[number] = {**of_rank, "job": f"job-{count}"}
+    return payloads
+
+
+def _lead(jobs: Sequence[JobOnPage], count: int) -> str:
+    """Return what the job comes to whose ranks are all that the page is of; empty for any other page."""
+    if not (jobs and jobs[0].is_all_of(count)):
+        return ""
+    first, *others = jobs[0].facts["headline"]
+    link = f'<a href="#{min(jobs[0].numbers)}/ranks">Ranks side by side</a>'
+    return f'<p class="lead">{text(first, 1000)}. {link}</p>' + "".join(f"<p>{text(line, 1000)}</p>" for line in others)
 
 
 def _sides(measured: Measured) -> list[Analysis]:

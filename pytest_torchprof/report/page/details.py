@@ -6,9 +6,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.analysis.rank_parts import rank_and_size
-from pytest_torchprof.findings.catalogue.headlines import Headline, NotMeasuredHeadline
+from pytest_torchprof.findings.catalogue.headlines import GpuCommunicated, Headline, NotMeasuredHeadline
+from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication
 from pytest_torchprof.report.page.changes import changes_between, changes_in
 from pytest_torchprof.report.page.tables import table_of_calls, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.ranks import Job
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.marks import Marks
@@ -55,6 +59,8 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
         details["pace"] = result.against_time.words
     if marks is not None:
         details["headline"] = _headline(marks.headline)
+        if isinstance(marks.headline, GpuCommunicated) and marks.headline.beyond_usual_us is not None:
+            details["headline"]["in_job"] = replace(marks.headline, beyond_usual_us=None).what
         if (
             isinstance(marks.headline, NotMeasuredHeadline)
             and analysis is not None
@@ -62,6 +68,20 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
         ):
             details.pop("message", None)  # The headline says it.
     return {**details, "findings": _findings(result.findings, marks)}
+
+
+def in_job(details: dict[str, Any], findings: Sequence[Finding], job: Job) -> dict[str, Any]:
+    """Return a rank's details where its job is on the page too: what one rank suggests, all of them together show."""
+    rows = [
+        {**row, **_words(replace(finding, kind=job.kind, wait_share=job.wait_share)), "in_job": True}
+        if isinstance(finding, ExposedCommunication)
+        else row
+        for row, finding in zip(details["findings"], findings, strict=True)
+    ]
+    headline = details.get("headline", {})
+    if job.straggler is not None and "in_job" in headline:
+        headline = {**headline, "what": headline["in_job"]}
+    return {**details, "findings": rows, **({"headline": headline} if headline else {})}
 
 
 def _with_differences(result: Result) -> Comparison | None:
@@ -128,10 +148,13 @@ def _findings(findings: Sequence[Finding], marks: Marks | None) -> list[dict[str
     """Return the findings, each with the index of its events among the marks of the recording, if it has events."""
     rows = []
     for number, finding in enumerate(findings, 1):
-        row = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}
         marked = marks is not None and marks.events[number] is not None
-        rows.append({**row, "source": finding.source, **({"mark": number} if marked else {})})
+        rows.append({**_words(finding), "source": finding.source, **({"mark": number} if marked else {})})
     return rows
+
+
+def _words(finding: Finding) -> dict[str, Any]:
+    return {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}
 
 
 def _headline(headline: Headline) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.columns import Among, page_columns
 from pytest_torchprof.report.page.tables import as_table
-from pytest_torchprof.report.ranks_report import COLLECTIVES, heading_lines, rank_columns, rows_of
+from pytest_torchprof.report.ranks_report import COLLECTIVES, heading_lines, headline_lines, rank_columns, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +42,12 @@ class JobOnPage(NamedTuple):
     numbers: tuple[int, ...]
     """The measurements of the page that are of its ranks."""
     facts: dict[str, Any]
+    job: Job | None
+    """The ranks together; None where they cannot be joined."""
+
+    def is_all_of(self, count: int) -> bool:
+        """Whether a page with so many measurements is of this job alone, and of more than one of its ranks."""
+        return self.job is not None and 1 < len(self.numbers) == count
 
 
 def parts_beside(analysis: Analysis) -> tuple[RankPart, ...]:
@@ -102,28 +108,37 @@ def _job(group: Sequence[RankOnPage]) -> JobOnPage | None:
     try:
         job = joined(rank.part for rank in group)
     except TorchprofError as problem:
-        return JobOnPage(numbers, {"why_not": str(problem)})
-    return JobOnPage(numbers, _facts(job, {rank.part.rank: rank.number for rank in group}))
+        return JobOnPage(numbers, {"why_not": str(problem)}, None)
+    return JobOnPage(numbers, _facts(job, {rank.part.rank: rank.number for rank in group}), job)
 
 
 def _facts(job: Job, number_of: dict[int, int | None]) -> dict[str, Any]:
     ranks = [{**row, "number": number_of[row["rank"]]} for row in _rows(rank_columns(job), job.ranks)]
-    collectives = _rows(COLLECTIVES, rows_of(job))
+    collectives, findings = _rows(COLLECTIVES, rows_of(job)), find_in_job(job)
     return {
+        "headline": list(headline_lines(job, findings)),
         "lines": list(heading_lines(job)),
         "ranks": as_table(rank_columns(job), ranks),
         "collectives": as_table(COLLECTIVES, collectives) if collectives else None,
         "findings": [
             {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}
-            for finding in find_in_job(job)
+            for finding in findings
         ],
         "drawn": _drawing(job),
     }
 
 
 def _rows(columns: Iterable[RowColumn], rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the rows; what may be larger or smaller than it is has what stands before it beside it."""
     shown = page_columns(columns, Among())
-    return [{column.key: column.value(row, Among()) for column in shown} for row in rows]
+    return [dict(cell for column in shown for cell in _cells(column, row)) for row in rows]
+
+
+def _cells(column: RowColumn, row: Any) -> Iterator[tuple[str, Any]]:
+    bound, value = column.bounded(row, Among())
+    yield column.key, value
+    if column.bound is not None:
+        yield f"{column.key}_bound", bound or None
 
 
 def _drawing(job: Job) -> dict[str, Any] | None:

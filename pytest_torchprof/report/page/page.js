@@ -45,7 +45,7 @@
     return {timeline, flame, highlight, draw, close};
   };
 
-  const sectionsOf = (test, job) => {
+  const sectionsOf = (test, number, job) => {
     const drawn = test.drawn ? drawings(test) : null;
     const find = drawn && ((row) => drawn.highlight(row.short === undefined ? {ops: [row.name]} : {names: [row.name]}));
     const tables = test.tables ?? {};
@@ -53,7 +53,7 @@
     const operators = [tables.op && Sections.rowTable(tables.op, "op", find, test.steps), tables.module && Sections.rowTable(tables.module, "module", find, test.steps)];
     const found = [
       ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
-      ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
+      ["findings", "Findings", Sections.findings(test, number, drawn?.highlight)],
       ["numbers", "Numbers", Sections.numbers(test)],
       ["limits", "Limits", Sections.limits(test)],
       ["ranks", "Ranks", Sections.ranks(job)],
@@ -67,7 +67,7 @@
     return {found, close() {}, draw() {}, highlight() {}, ...(drawn && {close: drawn.close, draw: drawn.draw, highlight: drawn.highlight})};
   };
 
-  const heading = (test, number) => {
+  const heading = (test, number, job) => {
     const facts = [
       test.recording === test.name ? null : test.recording, test.devices?.length ? test.devices.join(", ") : null,
       test.rank ? `rank ${test.rank.rank} of ${show.count(test.rank.of)}` : null,
@@ -80,7 +80,7 @@
     return h("div", {class: "title"},
       h("h2", {}, asked && h("span", {class: `v v-${test.outcome.replace(" ", "-")}`}, test.outcome), h("bdi", {}, shown(test.name, 300))),
       Sections.message(test),
-      Sections.headline(test, number, () => current.highlight({mark: test.headline.mark})),
+      Sections.headline(test, number, job, () => current.highlight({mark: test.headline.mark})),
       h("p", {class: "hint"}, facts.filter(Boolean).map((fact) => shown(fact, 300)).join(" · ")),
       index.count > 1 && h("p", {class: "hint steps"},
         h("a", {href: `#${Tests.beside(number, -1)}`}, "← previous"), " ", h("a", {href: `#${Tests.beside(number, 1)}`}, "next →")));
@@ -93,11 +93,11 @@
     const test = await detailsOf(number);
     const job = test.job && (await unpackJson(test.job));
     if (current.number !== number) return;
-    const {found, ...drawing} = sectionsOf(test, job);
+    const {found, ...drawing} = sectionsOf(test, number, job);
     current = {number, ...drawing};
     const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
     const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));
-    main.replaceChildren(heading(test, number), nav, ...sections.flat());
+    main.replaceChildren(heading(test, number, job), nav, ...sections.flat());
     Tests.mark(number);
   };
 

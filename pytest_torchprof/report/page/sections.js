@@ -271,12 +271,18 @@ const Sections = (() => {
   };
 
   // What it comes to, and where to look: the link leads to exactly that event.
-  const lead = (test, number, show) => {
+  // Of a rank it is what its job comes to; what one rank's recording looks like by itself is less.
+  const lead = (test, number, job, show) => {
     const {headline} = test;
-    if (!headline) return null;
+    const [first, ...others] = job?.headline ?? [];
+    const ofJob = first && !job.above && [
+      h("p", {class: "lead"}, `${shown(first, 500)}. `, h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
+      others.map((line) => h("p", {}, shown(line, 500)))];
+    if (!headline) return ofJob;
     const link = headline.mark === undefined ? shown(headline.where, 500) : h("a", {href: `#${number}/show-${headline.mark}`, on: {click: show}}, shown(headline.where, 500));
     return [
-      h("p", {class: "lead"}, shown(headline.what, 500), " ", headline.where && link),
+      ofJob,
+      h("p", {class: first ? "alone" : "lead"}, first && test.rank && `Rank ${test.rank.rank} by itself: `, shown(headline.what, 500), " ", headline.where && link),
       headline.of_all && test.steps > 1 && h("p", {class: "hint scope"}, ofAll(test.steps)),
     ];
   };
@@ -285,15 +291,16 @@ const Sections = (() => {
   const FIRST_FINDINGS = 3;
   const KINDS = {recording: "about the recording", warning: "could be better", information: "good to know"};
   const kind = (one) => (one.severity === "warning" && one.saves_us > 0 ? `could save up to ${told("us", one.saves_us)}` : KINDS[one.severity] ?? "");
-  const finding = (highlight) => (one) => h("li", {class: KINDS[one.severity] && `s-${one.severity}`},
+  const finding = (highlight, number) => (one) => h("li", {class: KINDS[one.severity] && `s-${one.severity}`},
     h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${kind(one)}`), h("code", {title: `torchprof explain ${shown(one.code)}`}, shown(one.code))),
     h("p", {}, shown(one.message, 2000)),
     one.source && h("p", {class: "hint"}, shown(one.source)),
+    one.in_job && h("p", {class: "remedy"}, "first look at what the ranks show together: ", h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
     one.remedy && h("p", {class: "remedy"}, shown(one.remedy, 2000)),
     one.mark !== undefined && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(one)}}, "show in the timeline") : null);
-  const findings = (test, highlight) => {
+  const findings = (test, number, highlight) => {
     if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
-    const items = test.findings.map(finding(highlight)), rest = items.slice(FIRST_FINDINGS);
+    const items = test.findings.map(finding(highlight, number)), rest = items.slice(FIRST_FINDINGS);
     return [test.steps > 1 && h("p", {class: "hint scope"}, `totals ${ofAll(test.steps)}, unless a step is named`), h("ol", {class: "findings"}, items.slice(0, FIRST_FINDINGS)),
       rest.length ? h("details", {class: "more-findings"}, h("summary", {}, `${rest.length} more`), h("ol", {class: "findings", start: FIRST_FINDINGS + 1}, rest)) : null];
   };

@@ -26,8 +26,10 @@ const DataTable = (() => {
       const bars = [column.before && bar((row[column.before] ?? 0) / largest, "before"), bar((value ?? 0) / largest)];
       return h("td", {class: "share"}, h("span", {class: "bars"}, bars), h("span", {class: "percent"}, told("share", value)));
     }
-    return h("td", {}, told(column.kind, value));
+    return h("td", {}, bounded(row, column, told(column.kind, value)));
   };
+  // What may be larger or smaller has ">=" or "<=" before it.
+  const bounded = (row, {key}, words) => `${row[`${key}_bound`] ?? ""}${words}`;
 
   // Where a row stands by itself, as on a phone, each of its cells has its title.
   const titled = (column, row, largest) => {
@@ -48,7 +50,7 @@ const DataTable = (() => {
 
   const asText = (columns, rows) =>
     [columns, ...rows]
-      .map((row) => columns.map((column) => (row === columns ? column.title : shown(row[column.key] ?? "", 1000))).join("\t"))
+      .map((row) => columns.map((column) => (row === columns ? column.title : bounded(row, column, shown(row[column.key] ?? "", 1000)))).join("\t"))
       .join("\n");
 
   // rows: objects; columns: {key, title, kind: "us"|"count"|"bytes"|"rate"|"bar"|"text", hint, before, draw, left}.
