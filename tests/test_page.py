@@ -290,12 +290,28 @@ def test_without_scripts_and_on_paper_a_long_list_is_whole(busy_browser, long_pa
     assert busy_browser.run(hidden) == 0
 
 
+def test_a_page_of_two_recordings_begins_with_what_the_comparison_begins_with(browser, pair_page, capsys):
+    folder = pair_page.parent
+    main(["diff", str(folder / "before.json"), str(folder / "after.json")])
+    first = capsys.readouterr().out.splitlines()[0].replace("->", "→")
+    browser.open(pair_page)
+    (lead,) = texts(browser, ".lead")
+    assert first.startswith("GPU time ")
+    assert lead.startswith(f"{first}; of the ")
+    assert browser.run("document.querySelector('.lead a').hash") == "#0/changes"
+    (alone,) = texts(browser, ".alone")
+    assert alone.startswith("Now by itself: The GPU ")
+    assert browser.run("document.querySelector('.alone a').hash") == "#0/show-0"
+
+
 def test_equal_recordings_are_not_told_apart_row_by_row(browser, tmp_path):
     same = recording(tmp_path / "same.json")
     assert main(["report", str(same), "--against", str(same), "-o", str(tmp_path / "page.html")]) == 0
     browser.open(tmp_path / "page.html")
     assert texts(browser, "[id='0/changes'] summary") == ["as much GPU time as before, in the same places"]
     assert texts(browser, "[id='0/changes'] table") == []
+    (lead,) = texts(browser, ".lead")
+    assert lead == "same 12 GEMMs and 12 kernels; Changes"
 
 
 def test_a_list_against_another_side_says_how_much_longer_each_test_took(browser, tmp_path):

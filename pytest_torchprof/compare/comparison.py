@@ -25,7 +25,7 @@ from pytest_torchprof.compare.change import (
     other_environment,
 )
 from pytest_torchprof.compare.cost import Cost, Shift, exchanged, family_shifts
-from pytest_torchprof.compare.cost_lines import cost_lines, number_lines
+from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines
 from pytest_torchprof.compare.kernel_changes import kernel_changes
 from pytest_torchprof.compare.number_changes import COUNTS, is_noise, number_changes, numbers_to_show
 from pytest_torchprof.compare.time_changes import disturbances, time_changes
@@ -159,6 +159,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
     def lines(self) -> tuple[str, ...]:
         """The changes, a line each: for recordings only the first of the kernels, otherwise all of them."""
         return self.screen_lines(every=not self.of_recordings)
+
+    @property
+    def headline(self) -> str:
+        """What a comparison of recordings comes to: its first large change of a number, else how kernels differ."""
+        large, _ = large_and_small(self.changes)
+        return number_lines(large, self.cost)[0] if large else self.words
 
     def screen_lines(self, *, every: bool, width: int = WIDTH) -> tuple[str, ...]:
         """Return the changes, a line each; ``every``: all kernels, not only the first ones.

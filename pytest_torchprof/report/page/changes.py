@@ -31,9 +31,10 @@ _MOST_LINES: Final = 60
 def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
     """Return the changes between two recordings, or the reason why they are unknown."""
     try:
-        return changes_in(diff(before, analysis), analysis.trace.device_kind)
+        comparison = diff(before, analysis)
     except NotMeasured as problem:
-        return {"why_not": problem.text}
+        return {"why_not": problem.text, "headline": f"Not compared: {problem.text}"}
+    return {**changes_in(comparison, analysis.trace.device_kind), "headline": comparison.headline}
 
 
 def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:

@@ -271,18 +271,21 @@ const Sections = (() => {
   };
 
   // What it comes to, and where to look: the link leads to exactly that event.
-  // Of a rank it is what its job comes to; what one rank's recording looks like by itself is less.
+  // Of two recordings it is what changed, of a rank what its job comes to; what one looks like by itself is less.
   const lead = (test, number, job, show) => {
-    const {headline} = test;
+    const {headline, compared} = test;
     const [first, ...others] = job?.headline ?? [];
-    const ofJob = first && !job.above && [
-      h("p", {class: "lead"}, `${shown(first, 500)}. `, h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
-      others.map((line) => h("p", {}, shown(line, 500)))];
-    if (!headline) return ofJob;
+    const isPair = Boolean(compared?.headline);
+    const together = isPair ? h("p", {class: "lead"}, `${arrowed(compared.headline)}; `, h("a", {href: `#${number}/changes`}, arrowed(compared.why?.split("; ")[0] ?? "Changes")))
+      : first && !job.above && [
+        h("p", {class: "lead"}, `${shown(first, 500)}. `, h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
+        others.map((line) => h("p", {}, shown(line, 500)))];
+    if (!headline) return together;
+    const itself = isPair ? "Now by itself: " : first && test.rank && `Rank ${test.rank.rank} by itself: `;
     const link = headline.mark === undefined ? shown(headline.where, 500) : h("a", {href: `#${number}/show-${headline.mark}`, on: {click: show}}, shown(headline.where, 500));
     return [
-      ofJob,
-      h("p", {class: first ? "alone" : "lead"}, first && test.rank && `Rank ${test.rank.rank} by itself: `, shown(headline.what, 500), " ", headline.where && link),
+      together,
+      h("p", {class: itself ? "alone" : "lead"}, itself, shown(headline.what, 500), " ", headline.where && link),
       headline.of_all && test.steps > 1 && h("p", {class: "hint scope"}, ofAll(test.steps)),
     ];
   };
