@@ -532,6 +532,17 @@ def test_an_address_leads_to_the_events_of_a_finding(opened):
 
 
 @needs_chromium
+def test_what_is_marked_of_a_finding_is_counted_and_its_time_stands_in_its_sentence_alone(opened):
+    page = opened()
+    codes = page.run("[...document.querySelectorAll('.findings li')].map((li) => li.querySelector('code').textContent)")
+    page.run(
+        f"document.querySelectorAll('.findings li')[{codes.index('implicit-sync')}].querySelector('button').click()"
+    )
+    page.wait("document.querySelector('.timeline')?.dataset.marked > 0")
+    assert text(page, ".tl-found") == "3 found"
+
+
+@needs_chromium
 def test_three_findings_are_shown_and_the_others_are_a_click_away(browser, tmp_path):
     words = ("code", "title", "message")
     findings = [{"finding": "other", **dict.fromkeys(words, f"finding-{number}")} for number in range(5)]

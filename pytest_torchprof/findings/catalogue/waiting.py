@@ -43,8 +43,8 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     SENTENCE = (
         "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
         "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
-        "the time{set_up}) until they were launched{mostly}, the longest {longest_us:us} before {longest_before}"
-        "{slowed}"
+        "the time{set_up}) until they were launched{mostly}, the longest wait {longest_us:us} before "
+        "{longest_before}{slowed}"
     )
     _SET_UP = ", {set_up_us:us} of it in one-time set-up"
     REMEDY = (
@@ -112,7 +112,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def at(self) -> str:
-        return super().at or self.words(" in {gaps:gap}, the longest {longest_us:us}")
+        return super().at or self.words(" in {gaps:wait} for a launch, the longest {longest_us:us}")
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
@@ -150,7 +150,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _FOR_DATA = "The GPU waits for data"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
-        "{gaps:gap}{mostly}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
+        "{gaps:wait} for a launch{mostly}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
     )
     _LOADING = "; {data_loading_us:us} of it passed while data was being loaded"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"

@@ -243,7 +243,9 @@ const Timeline = (() => {
     state.element.dataset.marked = state.hits.length;
     state.element.dataset.markedNs = time;
     const gaps = shown && shown.mark.gapCount === state.hits.length ? (state.hits.length === 1 ? " gap" : " gaps") : "";
-    state.found.textContent = found ? `${show.count(state.hits.length)}${gaps} found${state.hits.length ? `, ${Recording.timeText(time)}` : ""}` : "";
+    // The time of a finding's calls stands in its sentence, which may count what they waited for as well.
+    const took = state.hits.length && (!shown || gaps) ? `, ${Recording.timeText(time)}` : "";
+    state.found.textContent = found ? `${show.count(state.hits.length)}${gaps} found${took}` : "";
     redraw(state);
     return state.hits.length;
   };
