@@ -386,7 +386,13 @@ def test_where_no_steps_are_marked_it_speaks_of_none(browser, tmp_path):
     browser.open(steps_page(tmp_path, steps=2, marked=False))
     (scope,) = texts(browser, ".scope")
     assert "recording" in scope
-    assert "step" not in scope
+    browser.run("window.scrollTo(0, document.body.scrollHeight)")
+    browser.wait("document.querySelectorAll('.timeline canvas, .flame canvas').length === 2")
+    spoken = browser.run(
+        """[...document.querySelectorAll("#details *")].flatMap((e) => [e.ariaLabel, e.title, e.children.length ? "" : e.textContent])
+          .flatMap((text) => text?.match(/[^.·]{0,40}\\b[Ss]teps?\\b/g) ?? [])"""
+    )
+    assert [text.strip() for text in spoken] == ["no steps"]
 
 
 def test_why_nothing_is_measured_stands_there_once(browser, tmp_path):

@@ -8,7 +8,7 @@ const Flame = (() => {
     const recordings = Array.isArray(columns) ? columns : [columns];
     const kinds = Object.keys(KINDS).filter((kind) => recordings.every(({flames}) => flames.some((one) => one.kind === kind)));
     if (!kinds.length) {
-      element.replaceChildren(h("p", {class: "tl-hint"}, "No operators, modules or Python stacks ran in the steps of this recording."));
+      element.replaceChildren(h("p", {class: "tl-hint"}, "No operators, modules or Python stacks ran meanwhile."));
       return {destroy: () => element.replaceChildren()};
     }
     const hasGpu = recordings.some(({gpuTimeNs}) => gpuTimeNs > 0);
@@ -18,6 +18,9 @@ const Flame = (() => {
     return {destroy: () => { for (const undo of state.gone) undo(); element.replaceChildren(); }};
   };
 
+  // What times and counts are of; where no steps are marked, of the whole recording.
+  const perStep = (recordings) => (recordings.every(({steps}) => steps[0].name === null) ? "" : " per step");
+
   const build = (state, kinds, hasGpu) => {
     const pick = (label, texts, key) => h("select", {"aria-label": label, on: {change: (event) => { state[key] = event.target.value; state.path = []; plant(state); }}},
       ...Object.entries(texts).map(([value, text]) => h("option", {value}, text)));
@@ -26,7 +29,7 @@ const Flame = (() => {
     state.found = h("span", {class: "tl-found", role: "status"});
     const bar = h("div", {class: "tl-bar"}, pick("What the frames are", Object.fromEntries(kinds.map((kind) => [kind, KINDS[kind]])), "kind"), pick("What makes them wide", weights, "weight"),
       h("button", {type: "button", on: {click: () => widen(state, [])}}, "all of it"), state.search, state.found);
-    state.canvas = h("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "flame view", "aria-label": `Where the time of a step goes. ${HELP}`});
+    state.canvas = h("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "flame view", "aria-label": `Where the time${perStep(state.recordings) && " of a step"} goes. ${HELP}`});
     state.pane = h("div", {class: "tl-pane", role: "region", "aria-label": "The chosen frame", "aria-live": "polite"});
     state.table = h("div", {});
     state.element.replaceChildren(bar, h("div", {class: "tl-frame"}, state.canvas), state.pane,
@@ -77,8 +80,8 @@ const Flame = (() => {
     state.chosen = chosen;
     const {side, node} = chosen, whole = side.root.all || 1, path = pathOf(chosen);
     const others = state.sides.filter((one) => one !== side).map((one) => [one, atPath(one.root, path)]);
-    const told = (one, found) => (found ? `${Recording.timeText(found.all)} per step, ${(100 * found.all / (one.root.all || 1)).toFixed(1)} %` : "not there");
-    const of = node.holder ? [["of it its own", Recording.timeText(Math.max(node.own, 0))], ["calls per step", show.count(node.calls)]] : [];
+    const told = (one, found) => (found ? `${Recording.timeText(found.all)}${perStep(state.recordings)}, ${(100 * found.all / (one.root.all || 1)).toFixed(1)} %` : "not there");
+    const of = node.holder ? [["of it its own", Recording.timeText(Math.max(node.own, 0))], [`calls${perStep(state.recordings)}`, show.count(node.calls)]] : [];
     const facts = [["time", told(side, node)], ...of,
       ...others.map(([one, found]) => [shown(one.label || "the other"), told(one, found)]), ["inside", path.slice(0, -1).map((text) => shown(text, 60)).join(" › ")]];
     state.pane.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, `${state.sides.length > 1 ? `${shown(side.label)}: ` : ""}${shown(node.text, 300)}`)),
@@ -122,7 +125,7 @@ const Flame = (() => {
     const context = canvas.getContext("2d");
     context.setTransform(dense, 0, 0, dense, 0, 0);
     context.textBaseline = "middle";
-    if (sides.length > 1) for (const side of sides) Painting.writeIn(context, state.theme, `${shown(side.label, 60)}: ${Recording.timeText(side.root.all)} per step`, 6, side.y - GAP / 2, width, state.theme.fg, "600 12px");
+    if (sides.length > 1) for (const side of sides) Painting.writeIn(context, state.theme, `${shown(side.label, 60)}: ${Recording.timeText(side.root.all)}${perStep(state.recordings)}`, 6, side.y - GAP / 2, width, state.theme.fg, "600 12px");
     const wanted = state.search.value.trim().toLowerCase();
     let found = 0;
     for (const box of state.boxes) found += paintBox(state, context, box, wanted);
@@ -169,7 +172,7 @@ const Flame = (() => {
       gather(root);
       const most = nodes.filter(({own}) => own > 0).sort((one, other) => other.own - one.own).slice(0, LONGEST);
       const caption = `${label ? `${shown(label)}: ` : ""}most time of their own, ${KINDS[state.kind]}`;
-      const head = h("tr", {}, ...["Name", "Own time per step", "Share", "Calls per step", "Inside"].map((title) => h("th", {scope: "col"}, title)));
+      const head = h("tr", {}, ...["Name", `Own time${perStep(state.recordings)}`, "Share", `Calls${perStep(state.recordings)}`, "Inside"].map((title) => h("th", {scope: "col"}, title)));
       const rows = most.map((node) => h("tr", {}, h("th", {scope: "row"}, shown(recording.kernels.has(node.name) ? recording.kernels.get(node.name)[4] : node.text, 100)),
         ...[Recording.timeText(node.own), `${(100 * node.own / (root.all || 1)).toFixed(1)} %`, show.count(node.calls), node.holder.holder ? shown(node.holder.text, 80) : ""].map((cell) => h("td", {}, cell))));
       return h("div", {class: "tl-wide", tabindex: "0", role: "region", "aria-label": caption}, h("table", {}, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, ...rows)));

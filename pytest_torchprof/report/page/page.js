@@ -61,7 +61,7 @@
       ["flame", "Flame view", drawn?.flame],
       ["kernels", "Kernels", kernels.some(Boolean) ? kernels : test.doubt && h("p", {class: "hint"}, shown(test.doubt, 500))],
       ["operators", "Operators", operators.some(Boolean) ? operators : null],
-      ["step-time", "Step time", Sections.stepTime(test, sides)],
+      ["step-time", test.is_whole ? "Time" : "Step time", Sections.stepTime(test, sides)],
       ["environment", "Environment", Sections.environment(test, sides)],
     ].filter(([, , content]) => content);
     return {found, close() {}, draw() {}, highlight() {}, ...(drawn && {close: drawn.close, draw: drawn.draw, highlight: drawn.highlight})};

@@ -48,7 +48,7 @@ const Sections = (() => {
   const moved = (us) => Math.abs(us) > 0.001;
   const signed = (us) => (moved(us) ? `${us > 0 ? "+" : "−"}${told("us", Math.abs(us))}` : "0 us");
   const difference = (row) => h("td", {class: !moved(row.difference) || row.isFlat ? "" : row.difference > 0 ? "bad" : "good"}, signed(row.difference));
-  const shiftTable = (rows, whole, title, noun, more) => {
+  const shiftTable = (rows, whole, title, noun, more, isWhole) => {
     for (const row of rows) {
       row.difference = row.time_us - row.before_us;
       row.isFlat = isFlat(row.before_us, row.time_us);
@@ -74,19 +74,19 @@ const Sections = (() => {
       ] : []),
       ...(rows.some((row) => row.op) ? [{key: "op", title: "launched by", kind: "text", most: 44}] : []),
     ];
-    const caption = title === "families" ? `${noun} of a step, by family` : "by kernel and operator";
+    const caption = title === "families" ? `${noun}${isWhole ? "" : " of a step"}, by family` : "by kernel and operator";
     return DataTable.make({caption: more ? `${caption}; ${show.count(more)} more are left out` : caption, columns, rows, by: "difference"});
   };
 
   const headline = ({words, ratio, note, better, values}) => h("p", {class: "headline"}, arrowed(words),
     ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio} as much`),
     note && h("span", {class: "hint"}, ` (${note})`));
-  const whereItIs = (found) => {
+  const whereItIs = (found, isWhole) => {
     if (!found.families.length) return null;
     const whole = found.time_us[1] - found.time_us[0];
     const where = [
-      shiftTable(found.families, whole, "families", found.noun, 0),
-      found.kernels.length ? shiftTable(found.kernels, whole, "kernels", found.noun, found.more) : null,
+      shiftTable(found.families, whole, "families", found.noun, 0, isWhole),
+      found.kernels.length ? shiftTable(found.kernels, whole, "kernels", found.noun, found.more, isWhole) : null,
     ];
     return found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
       : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where);
@@ -106,10 +106,10 @@ const Sections = (() => {
       found.verdict && h("p", {}, `${compared}: ${shown(found.verdict, 400)}`),
       found.notes.map((note) => h("p", {class: "hint"}, shown(note, 1000))),
       pace,
-      found.numbers.length > 0 && h("p", {class: "hint"}, "before → now; times and counts are per step"),
+      found.numbers.length > 0 && h("p", {class: "hint"}, `before → now; times and counts are ${test.is_whole ? "of the whole recording" : "per step"}`),
       found.numbers.map(headline),
       found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
-      whereItIs(found),
+      whereItIs(found, test.is_whole),
       found.exchange && h("p", {}, `what came and went: ${arrowed(found.exchange)}`),
       singleKernels(found),
     ];
@@ -253,19 +253,20 @@ const Sections = (() => {
       both.map((time) => [h("td", {}, told("us", time.parts[name])), h("td", {}, told("share", time.parts[name] / time.total_us))])));
     const heads = both.map((time) => [h("th", {scope: "col", class: "number"}, both.length > 1 ? (time === test.time ? "now" : "before") : "time"), h("th", {scope: "col", class: "number"}, "share")]);
     const gaps = (test.time ?? both[0]).other ?? [];
+    const goes = test.is_whole ? "Where the time goes" : "Where a step's time goes";
     return [
       both.map((time) => [
-        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, until CPU and GPU are done${time === test.time && test.steps > 1 ? `; the mean of ${show.count(test.steps)}` : ""}`),
-        strip(names.map((name) => [name, time.parts[name]]), scale, `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
+        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)}${test.is_whole ? "" : " a step"}, until CPU and GPU are done${time === test.time && test.steps > 1 ? `; the mean of ${show.count(test.steps)}` : ""}`),
+        strip(names.map((name) => [name, time.parts[name]]), scale, `${goes}: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
-        scrolled("Where a step's time goes", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Where a step's time goes"), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
+        scrolled(goes, h("table", {class: "fit"}, h("caption", {class: "unseen"}, goes), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
         gaps.length > 0 && scrolled("Nothing recorded",
           h("table", {class: "fit"}, h("caption", {class: "hint"}, "nothing recorded on CPU or GPU between"),
-            h("thead", {}, h("tr", {}, ["after", "before", "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
+            h("thead", {}, h("tr", {}, ["after", "before", test.is_whole ? "time" : "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
             h("tbody", {}, gaps.map((gap) => h("tr", {},
-              h("td", {class: "left"}, shown(gap.profiler ? `${gap.profiler} (the profiler)` : gap.after ?? "the step's beginning", 44)),
-              h("td", {class: "left"}, shown(gap.before ?? "its end", 44)),
+              h("td", {class: "left"}, shown(gap.profiler ? `${gap.profiler} (the profiler)` : gap.after ?? (test.is_whole ? "the beginning" : "the step's beginning"), 44)),
+              h("td", {class: "left"}, shown(gap.before ?? (test.is_whole ? "the end" : "its end"), 44)),
               h("td", {}, told("us", gap.time_us)), h("td", {}, told("count", gap.count)), h("td", {}, told("us", gap.longest_us)))))))),
     ];
   };

@@ -1,8 +1,8 @@
 // The timeline: one recording, or two on one scale; zoom, pan, search, details, all by pointer and by keyboard.
 const Timeline = (() => {
   const NARROWEST_NS = 50, DEEP = 8, TALLEST = 720;
-  const HELP = "Arrow keys or W A S D: zoom and pan. + and -: zoom. 0: the whole step. [ and ]: other steps. /: search, then N and Shift+N: "
-    + "hits. Enter: details of the slice under the pointer, else of the longest in view. , and .: the slice before and after in its row. "
+  const FIRST_KEYS = "Arrow keys or W A S D: zoom and pan. + and -: zoom. ", STEP_KEYS = "0: the whole step. [ and ]: other steps. ", WHOLE_KEYS = "0: all of it. ";
+  const MORE_KEYS = "/: search, then N and Shift+N: hits. Enter: details of the slice under the pointer, else of the longest in view. , and .: the slice before and after in its row. "
     + "G: to its launch or kernel. X: sum up what is in view. Escape: let go. Drag: select, and what is in it is summed up below. Shift+drag: pan. "
     + "Ctrl+wheel: zoom. Double click: zoom to a slice. Click a heading: fold its lane.";
 
@@ -23,6 +23,10 @@ const Timeline = (() => {
       destroy: () => { for (const undo of state.gone) undo(); element.replaceChildren(); },
     };
   };
+
+  // Where no steps are marked, none is spoken of.
+  const areWhole = (sides) => sides.every(({recording}) => recording.steps[0].name === null);
+  const helpOf = (sides) => FIRST_KEYS + (areWhole(sides) ? WHOLE_KEYS : STEP_KEYS) + MORE_KEYS;
 
   // Of two recordings the GPUs are to be in view together: the other lanes are folded at first.
   const sideOf = (recording, label, paired, findings) => {
@@ -71,7 +75,7 @@ const Timeline = (() => {
 
   const build = (state) => {
     const {element, sides} = state;
-    state.canvas = h("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": `Timeline of ${sides.length > 1 ? "two recordings" : "the recording"}. ${HELP}`});
+    state.canvas = h("canvas", {class: "tl-canvas", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": `Timeline of ${sides.length > 1 ? "two recordings" : "the recording"}. ${helpOf(sides)}`});
     state.room = h("div", {class: "tl-room"}, state.canvas);
     state.scroll = h("div", {class: "tl-scroll"}, state.room);
     state.tip = h("div", {class: "tl-tip", hidden: true, "aria-hidden": "true"});
@@ -79,7 +83,7 @@ const Timeline = (() => {
     state.status = h("p", {class: "tl-status"});
     state.sums = h("div", {class: "tl-sums", role: "region", "aria-label": "What is selected", hidden: true});
     const text = h("div", {});
-    const asText = h("details", {class: "tl-text"}, h("summary", {}, "This step as text"), text);
+    const asText = h("details", {class: "tl-text"}, h("summary", {}, areWhole(sides) ? "All of it as text" : "This step as text"), text);
     asText.addEventListener("toggle", () => { if (asText.open) Details.fillText(text, sides); });
     state.refillText = () => { if (asText.open) Details.fillText(text, sides); };
     element.replaceChildren(toolbar(state), legend(sides), h("div", {class: "tl-frame"}, state.scroll, state.tip), state.status, state.sums, state.pane, asText);
@@ -97,9 +101,9 @@ const Timeline = (() => {
     state.search = h("input", {type: "search", placeholder: "Search ( / )", title: "Names, labels, families, operators, modules and source lines", "aria-label": "Search names, labels, families, operators, modules and source lines", on: {input: () => search(state), keydown: (event) => inSearch(state, event)}});
     state.found = h("span", {class: "tl-found", role: "status"});
     return h("div", {class: "tl-bar"}, ...steps,
-      h("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("fit the whole step (0)", "fit", () => fit(state))),
+      h("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button(areWhole(state.sides) ? "fit all of it (0)" : "fit the whole step (0)", "fit", () => fit(state))),
       h("span", {class: "tl-group"}, state.search, button("hit before (Shift+N)", "◂", () => nextHit(state, -1)), button("next hit (N)", "▸", () => nextHit(state, 1))), state.found,
-      h("details", {class: "tl-help"}, h("summary", {}, "Keys"), h("p", {}, HELP)));
+      h("details", {class: "tl-help"}, h("summary", {}, "Keys"), h("p", {}, helpOf(state.sides))));
   };
 
   const stepName = (recording, i) => `${shown(recording.steps[i].name || "the whole recording")}, ${Recording.timeText(recording.steps[i].until_ns - recording.steps[i].start_ns)}`;
