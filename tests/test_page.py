@@ -314,6 +314,19 @@ def test_equal_recordings_are_not_told_apart_row_by_row(browser, tmp_path):
     assert lead == "same 12 GEMMs and 12 kernels; Changes"
 
 
+def test_recordings_are_called_so_in_their_list(browser, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / "kept").mkdir(exist_ok=True)
+        recording(tmp_path / "kept" / f"{name}.json")
+    assert main(["report", str(tmp_path / "kept"), "-o", str(tmp_path / "page.html")]) == 0
+    browser.open(tmp_path / "page.html")
+    assert texts(browser, ".verdicts h2, #tests th:nth-child(2)")[:2] == ["Recordings", "recording"]
+    assert browser.run("search.placeholder") == "search recordings ( / )"
+    browser.run("search.value = 'two'; search.dispatchEvent(new Event('input'))")
+    assert texts(browser, "#count") == ["1 of 2 recordings"]
+    assert browser.run("/\\btests?\\b|verdict/i.test(document.querySelector('.verdicts').innerText)") is False
+
+
 def test_a_list_against_another_side_says_how_much_longer_each_test_took(browser, tmp_path):
     for side, slow in (("before", 1), ("now", 4)):
         (tmp_path / side).mkdir()

@@ -688,6 +688,19 @@ def test_ranges_around_work_of_the_gpu_are_drawn(opened):
 
 
 @needs_chromium
+@pytest.mark.parametrize(("width", "gap"), [(1280, " " * 13), (600, " "), (360, " ")])
+def test_on_a_phone_columns_of_a_failure_leave_no_holes(browser, tmp_path, width, gap):
+    line = f"  max_kernels=3{' ' * 13}4 kernels in step 1 of 5"
+    browser.open(write(tmp_path / "run.html", result(outcome=Outcome.FAILED, message=line)), width=width, height=800)
+    assert f"max_kernels=3{gap}4 kernels" in text(browser, ".message pre")
+    # What is copied, and that the line is indented, is as before.
+    assert browser.run("document.querySelector('.message pre').textContent") == f"{line}\n"
+    indent = """((line, range) => (range.setStart(line.firstChild, 2), range.setEnd(line.firstChild, 3),
+      range.getBoundingClientRect().left - line.getBoundingClientRect().left))"""
+    assert browser.run(f"{indent}(document.querySelector('.line'), document.createRange())") > 10
+
+
+@needs_chromium
 def test_on_a_phone_nothing_is_cut(browser, opened, tmp_path):
     opened()
     failed = result(outcome=Outcome.FAILED, message="max_kernels=4: 5 kernels, " + "a long line " * 30)

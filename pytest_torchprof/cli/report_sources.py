@@ -24,6 +24,7 @@ from pytest_torchprof.report.terminal import describe_environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pytest_torchprof.report.page.verdicts import Noun
     from pytest_torchprof.trace.metadata import Environment
 
 Key = tuple[str, str | None]
@@ -132,10 +133,13 @@ def compared(source: Source, before: Source | None) -> Iterator[Measured]:
 def heading_of(source: Source, before: Source | None) -> Heading:
     """Return the heading of the page."""
     lines = [describe_environment(source.environment)] if source.environment else []
+    noun: Noun = "recording" if source.results is None else "test"
     if before is None:
-        return Heading(title="report" if source.is_single else source.path.name, lines=tuple(lines))
+        return Heading(title="report" if source.is_single else source.path.name, lines=tuple(lines), noun=noun)
     sides = _distinct_names(before.path, source.path)
-    return Heading(title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared="against")
+    return Heading(
+        title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared="against", noun=noun
+    )
 
 
 def _distinct_names(first: Path, second: Path) -> tuple[str, str]:

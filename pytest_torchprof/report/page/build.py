@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.jobs import JobOnPage
     from pytest_torchprof.report.page.measured import Measured
+    from pytest_torchprof.report.page.verdicts import Noun
 
 _ROOM_BYTES: Final = 4_500_000
 """The room for compressed recordings: a page of 2,000 tests stays below 10 MB."""
@@ -47,6 +48,8 @@ class Heading:
     """What the measurement before and this one are called, where two are compared."""
     compared: str = "baseline"
     """The title of the column of comparisons."""
+    noun: Noun = "test"
+    """What its measurements are called."""
 
 
 def page(several: Iterable[Measured], heading: Heading) -> str:
@@ -73,8 +76,8 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     body = (
         f'<a class="skip" href="#details">Skip to the measurement</a>'
         f'<header><h1><span class="brand">torchprof</span> {text(heading.title)}</h1>{lines}</header>'
-        f"<noscript><p>What is below the verdicts needs JavaScript.</p></noscript>"
-        f"<main>{table(rows, columns, verdicts, heading.compared) if shown else _NOTHING}"
+        f"<noscript><p>What is below the list needs JavaScript.</p></noscript>"
+        f"<main>{table(rows, columns, verdicts, heading.compared, heading.noun) if shown else _NOTHING}"
         f'<div id="details" tabindex="-1"></div></main>'
     )
     sides = {} if heading.sides is None else {"sides": heading.sides}

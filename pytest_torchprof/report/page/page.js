@@ -95,7 +95,7 @@
     if (current.number !== number) return;
     const {found, ...drawing} = sectionsOf(test, number, job);
     current = {number, ...drawing};
-    const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
+    const nav = h("nav", {class: "sections", "aria-label": "Sections"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
     const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));
     main.replaceChildren(heading(test, number, job), nav, ...sections.flat());
     Tests.mark(number);

@@ -24,9 +24,7 @@ const Sections = (() => {
   // A line that is wrapped goes on further to the right than it begins, so that each still looks like one.
   const lines = (text) => String(text).split("\n").map((line) => {
     const found = h("span", {class: "line"}, `${visible(line)}\n`);
-    const columns = Math.min(line.search(/\S|$/), 12) + 4;
-    found.style.paddingLeft = `${columns}ch`;
-    found.style.textIndent = `-${columns}ch`;
+    found.style.setProperty("--begins", `${Math.min(line.search(/\S|$/), 12)}ch`);
     return found;
   });
 

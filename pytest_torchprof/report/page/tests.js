@@ -3,6 +3,7 @@ const Tests = (() => {
   const table = document.getElementById("tests");
   const rows = table ? [...table.tBodies].flatMap((body) => [...body.rows]) : [];
   const search = document.getElementById("search");
+  const count = document.getElementById("count");
   const chips = [...document.querySelectorAll(".chip")];
   const chosen = new Set();
   const names = new Map(rows.map((row) => [row, row.querySelector(".name").textContent.toLowerCase()]));
@@ -21,14 +22,14 @@ const Tests = (() => {
   const filter = () => {
     unfold();
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let count = 0;
+    let fitting = 0;
     for (const row of rows) {
       const fits = (!chosen.size || chosen.has(row.dataset.outcome)) && words.every((word) => names.get(row).includes(word));
       row.hidden = !fits;
-      count += fits;
+      fitting += fits;
     }
     const narrowed = chosen.size || words.length;
-    document.getElementById("count").textContent = narrowed ? `${count.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} tests` : "";
+    count.textContent = narrowed ? `${fitting.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} ${count.dataset.noun}` : "";
   };
 
   const value = (row, place) => {

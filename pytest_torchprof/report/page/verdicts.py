@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
@@ -23,6 +23,12 @@ _WORDS: Final[Mapping[str, str]] = {
     Outcome.XFAILED: "failed as expected",
     Outcome.GONE: "only before",
 }
+Noun = Literal["test", "recording"]
+_HEADINGS: Final[Mapping[Noun, tuple[str, str]]] = {
+    "test": ("Verdicts", "verdict"),
+    "recording": ("Recordings", "state"),
+}
+"""What the list of measurements is headed, and its first column; recordings have no verdicts."""
 _PART: Final = 200
 """How many rows are laid out at a time: a list of thousands would hold up the first paint."""
 _TITLES: Final = {column.key: column.page for column in TESTS if column.page}
@@ -46,11 +52,12 @@ def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
     return f'<tr id="row-{number}" data-outcome="{outcome}" data-place="{number}">{"".join(cells)}</tr>'
 
 
-def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], compared: str) -> str:
+def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], compared: str, noun: Noun) -> str:
     """Return the whole list with its filters; empty for a single recording without limits."""
     if len(rows) == 1 and verdicts[Outcome.RECORDED]:
         return ""
-    titles = {"verdict": "verdict", "name": "test", **_TITLES}
+    heading, first = _HEADINGS[noun]
+    titles = {"verdict": first, "name": noun, **_TITLES}
     heads = "".join(
         f'<th scope="col" class="{"left" if name in ("verdict", "name", "baseline") else "number"}"'
         f"{' aria-sort=ascending' if name == 'verdict' else ''}>"
@@ -65,12 +72,12 @@ def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], c
         if (count := verdicts[outcome])
     )
     return (
-        '<section class="verdicts" aria-labelledby="verdicts-title"><h2 id="verdicts-title">Verdicts</h2>'
-        f'<div class="tools" role="group" aria-label="Filter the tests">{chips}'
-        '<input type="search" id="search" placeholder="search tests ( / )" aria-label="Search tests by name" '
+        '<section class="verdicts" aria-labelledby="verdicts-title">'
+        f'<h2 id="verdicts-title">{heading}</h2><div class="tools" role="group" aria-label="Filter the {noun}s">{chips}'
+        f'<input type="search" id="search" placeholder="search {noun}s ( / )" aria-label="Search {noun}s by name" '
         'autocomplete="off" spellcheck="false"></div>'
-        '<p class="hint" id="count" role="status"></p>'
-        '<div class="scroll" tabindex="0" role="region" aria-label="All tests"><table id="tests">'
+        f'<p class="hint" id="count" role="status" data-noun="{noun}s"></p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="All {noun}s"><table id="tests">'
         f"<thead><tr>{heads}</tr></thead>{_bodies(rows)}</table></div></section>"
     )
 
