@@ -1,12 +1,20 @@
-"""Kinds of failures on a terminal of 80 columns: what is wrong comes first, then where, then what to do about it."""
+"""Kinds of failures, and recordings, on a terminal of 80 columns: what is wrong comes first, then where, then what to do."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from contextlib import chdir
 from itertools import pairwise
 
 import pytest
+from conftest import SHARED_TRACES
+from headline_witness import alone, called, mean_us
+from raw_events import Raw, communicates, decode, length, union
+
+from pytest_torchprof import load
+from pytest_torchprof.cli import main
+from pytest_torchprof.text import show_us
 
 pytestmark = [
     pytest.mark.any_torch,
@@ -165,3 +173,68 @@ def test_what_to_do_is_on_the_first_screen_before_what_gates_nothing(failures, n
     assert asked
     assert max(asked) < 24
     assert all(max(asked) < at for at in beside)
+
+
+RECORDINGS = {
+    "a100_cuda_sync_events": "cold-start",
+    "a100_megatron_tp8_rank1": "exposed-communication",
+    "a100_moe_no_steps": "cold-start",
+    "a100_sam_eager_large": "launch-gaps",
+    "a100_vit_capture_and_graphs": "graph-recaptured",
+    "h100_bert_small": "overhead-bound",
+    "h100_transformer_three_steps": "overhead-bound",
+    "mi300x_bert_small": "overhead-bound",
+    "rtx3060_cudagraph_steps_slow": "fp32-gemm",
+    "v100_resnet50_steps": "launch-gaps",
+}
+"""What a reader of ten recordings has to see first."""
+
+
+def gaps_of(raw):
+    """Return when each device ran nothing, and nothing of the profiler's own: the length and the end of each gap."""
+    gaps = []
+    for device in raw.devices:
+        spans = union(raw.inside_spans([*raw.inside(raw.on(device, raw.gpu)), *raw.own]))
+        edges = [raw.window[0], *(edge for span in spans for edge in span), raw.window[1]]
+        gaps += [(end - start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
+    return gaps
+
+
+def figures_of(raw):
+    """Return what is wrong and where, from the events alone: a share, and the longest event or gap with its place."""
+    talking = mean_us(raw, (alone(raw, device) for device in raw.devices)) / raw.window_us
+    gaps = gaps_of(raw)
+    idle = mean_us(raw, (ns for ns, _ in gaps)) / raw.window_us
+    if idle >= max(0.2, talking):
+        longest_ns, end = max(gaps)
+        following = next(one for one in sorted(raw.gpu, key=lambda one: one.start) if one.start == end)
+        return "idled", idle, longest_ns / 1000, called(raw, following)
+    if talking >= 0.2:
+        longest = max(filter(communicates, raw.gpu), key=lambda one: one.us)
+        return "communicate", talking, longest.us, decode(longest.name).stem
+    spent = Counter()
+    for one in raw.kernels:
+        spent[decode(one.name).short] += one.us
+    (name, _), *_ = spent.most_common(1)
+    busy = mean_us(raw, (length(raw.inside(raw.on(device, raw.gpu))) for device in raw.devices)) / raw.window_us
+    return "busy", busy, max(one.us for one in raw.kernels if decode(one.name).short == name), name
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_first_lines_of_a_recording_say_what_is_wrong_and_where(capsys, monkeypatch, name):
+    path = SHARED_TRACES / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip("the shared recordings are not here")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["analyze", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    what, share, longest_us, where = figures_of(Raw(path))
+    first = lines.index("What stands out:")
+    assert first <= 5
+    headline = " ".join(" ".join(lines[:first]).split())
+    for fact in (what, f"{100 * share:.0f}%", show_us(longest_us), where):
+        assert fact in headline, fact
+    assert headline.index(what) < headline.index(f"{100 * share:.0f}%") < headline.index(where)
+    finding = next(one for one in load(path).findings if one.code == RECORDINGS[name])
+    assert lines[first + 1].startswith(f"  {finding.title}, up to {show_us(finding.saves_us)}")
+    assert any(line.startswith(("What to do: ", "What to do first: ")) for line in lines[first : first + 8])
