@@ -800,7 +800,9 @@ def test_a_test_whose_code_raised_is_an_error(run_tests, pytester):
     def test_expects(torchprof):
         torchprof(torch.sin, x).expect(max_kernels=0)
     """
-    run_tests(dedent(source), "--torchprof-report=out.html").assert_outcomes(failed=4)
+    run = run_tests(dedent(source), "--torchprof-report=out.html")
+    run.assert_outcomes(failed=4)
+    run.stdout.fnmatch_lines(["4 failed, 2 of them with an error of their own"])
     page = Page((pytester.path / "out.html").read_text())
     verdicts = {told["name"].rpartition("::")[2].partition(" ")[0]: told["outcome"] for told in page.details}
     assert verdicts["test_misses"] == verdicts["test_expects"] == "failed"

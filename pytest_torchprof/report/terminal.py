@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -13,7 +14,6 @@ from pytest_torchprof.report.result import NOTHING_COMPARED
 from pytest_torchprof.text import (
     and_more,
     broken,
-    counted,
     cut,
     ending,
     first_line,
@@ -47,7 +47,6 @@ _MOST_WARNINGS: Final = 20
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
-    Outcome.ERROR: "error",
     Outcome.NOT_MEASURED: "not measured",
     Outcome.WARNED: "warned of",
     Outcome.SKIPPED: "not judged",
@@ -219,11 +218,15 @@ def _closing(run: RunResults) -> tuple[str, str]:
 
 
 def count_outcomes(run: RunResults) -> str:
-    """Return the number of measurements by outcome."""
+    """Return the number of measurements by outcome; pytest counts those with an error of their own as failed."""
+    numbers = Counter(result.outcome for result in run.results)
+    errors = numbers[Outcome.ERROR]
+    numbers[Outcome.FAILED] += errors
+    own = f", {errors} of them with an error of {'its' if errors == 1 else 'their'} own" if errors else ""
     counts = [
-        counted(number, words) if outcome is Outcome.ERROR else f"{number} {words}"
+        f"{numbers[outcome]} {words}{own if outcome is Outcome.FAILED else ''}"
         for outcome, words in _OUTCOMES.items()
-        if (number := sum(result.outcome is outcome for result in run.results))
+        if numbers[outcome]
     ]
     return ", ".join(counts)
 
