@@ -173,7 +173,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs"
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
-    _LARGER: ClassVar[Mapping[bool, str]] = {False: 'torch.compile(mode="reduce-overhead")', True: _GRAPHS[True]}
+    _LARGER: ClassVar[Mapping[bool, str]] = {False: "torch.compile, CUDA graphs", True: _GRAPHS[True]}
 
     time_us: float
     share: float
