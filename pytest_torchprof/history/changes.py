@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.history.enclosing import Enclosed
+from pytest_torchprof.history.lanes import ended_lanes, lanes_of
 from pytest_torchprof.history.record import KernelCount
 from pytest_torchprof.history.series import EXACT
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, SameRuns, Series, SeriesKey
-    from pytest_torchprof.trace.metadata import Environment
 
 
 class State(StrEnum):
@@ -115,7 +115,7 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
     the same kernels, lies in that range, it is theirs, and its commits are those that all of them have in common.
     """
     place = {sha: at for at, sha in enumerate(branch.commits)}
-    changes = [change for series in all_series for lane in lanes_of(series) for change in _changes(series, lane)]
+    changes = [change for series in all_series for change in _changes(series)]
     alike: dict[tuple[object, ...], list[Enclosed[SeriesChange]]] = {}
     for change in sorted(changes, key=lambda change: (place[change.after.commit], place[change.before.commit])):
         kind = (somewhere(_cause(branch, change)), str(change.moved))
@@ -168,30 +168,23 @@ def unchanged_stretches(series: Series) -> list[list[SameRuns]]:
     return [segment for lane in lanes_of(series) for segment in _segments(lane)]
 
 
-def lanes_of(series: Series) -> list[list[SameRuns]]:
-    """Return lanes of stretches whose versions follow one another; versions in use side by side are not compared.
-
-    A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one.
-    """
-    spans: dict[Environment, list[SameRuns]] = {}
-    for stretch in sorted(series.stretches, key=lambda stretch: stretch.indices[0]):
-        spans.setdefault(stretch.versions, []).append(stretch)
-    lanes: list[list[SameRuns]] = []
-    for own in spans.values():
-        ended = [lane for lane in lanes if _commit_place(series, lane[-1]) <= _commit_place(series, own[0], first=True)]
-        if ended:
-            max(ended, key=lambda lane: lane[-1].indices[-1]).extend(own)
-        else:
-            lanes.append(list(own))
-    return lanes
-
-
 def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
     """Return the position of the commit of its first or last run."""
     return series.branch.places[stretch.indices[0 if first else -1]]
 
 
-def _changes(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]:
+def _changes(series: Series) -> Iterator[SeriesChange]:
+    lanes = lanes_of(series)
+    for lane in lanes:
+        yield from _changes_in(series, lane)
+    for lane, later in ended_lanes(series, lanes):
+        # Versions were left while others went on: what these launch is the change that stays.
+        was, now = (list(_segments(stretches)) for stretches in (lane, later))
+        if _differ(was[-1][-1], now[0][0]):
+            yield _change_at(series, [was[-1], *now], 0)
+
+
+def _changes_in(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]:
     unsteady: set[int] = set()
     for old, new in pairwise(lane):
         before, after = series.point(old, old.indices[-1]), series.point(new, new.indices[0])
@@ -200,15 +193,21 @@ def _changes(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]
                 yield _change(series, before, after, State.UNSTEADY, before.machine_moved(after))
             unsteady.add(_commit_place(series, old))
     segments = list(_segments(_without(series, lane, unsteady)))
-    for at, (was, now) in enumerate(pairwise(segments)):
-        before, after = series.point(was[-1], was[-1].indices[-1]), series.point(now[0], now[0].indices[0])
-        moved = {**before.moved(after), **_machine_moved(series, was, now)}
-        again = next((later[0] for later in segments[at + 2 :] if not _differ(was[-1], later[0])), None)
-        if again is not None:
-            yield _change(series, before, after, State.UNDONE, moved, series.point(again, again.indices[0]).commit)
-        else:
-            newest = at + 2 == len(segments) and sum(len(stretch.indices) for stretch in now) == 1
-            yield _change(series, before, after, State.LATEST if newest else State.CONFIRMED, moved)
+    for at in range(len(segments) - 1):
+        yield _change_at(series, segments, at)
+
+
+def _change_at(series: Series, segments: Sequence[Sequence[SameRuns]], at: int) -> SeriesChange:
+    """Return the change between a segment and the one after it."""
+    was, now = segments[at], segments[at + 1]
+    before, after = series.point(was[-1], was[-1].indices[-1]), series.point(now[0], now[0].indices[0])
+    moved = {**before.moved(after), **_machine_moved(series, was, now)}
+    again = next((later[0] for later in segments[at + 2 :] if not _differ(was[-1], later[0])), None)
+    if again is not None:
+        undone_at = series.point(again, again.indices[0]).commit
+        return _change(series, before, after, State.UNDONE, moved, undone_at)
+    newest = at + 2 == len(segments) and sum(len(stretch.indices) for stretch in now) == 1
+    return _change(series, before, after, State.LATEST if newest else State.CONFIRMED, moved)
 
 
 def _machine_moved(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import middle
-from pytest_torchprof.history.changes import BranchEvent, Cause, State, cause_of, cause_within, lanes_of, somewhere
+from pytest_torchprof.history.changes import BranchEvent, Cause, State, cause_of, cause_within, somewhere
 from pytest_torchprof.history.enclosing import Enclosed
+from pytest_torchprof.history.lanes import lanes_of
 from pytest_torchprof.history.steps import (
     Step,
     Steps,
