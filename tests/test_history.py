@@ -29,6 +29,7 @@ from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.history.record import SUFFIX, AllTests, Event, encode, read
+from pytest_torchprof.history.runs import newest_first
 from pytest_torchprof.report.result import Outcome
 
 pytestmark = pytest.mark.any_torch
@@ -37,6 +38,7 @@ TEST = "test_model.py::test_block"
 FIVE = {"gemm bf16 tn": 4, "softmax": 1}
 EVERYWHERE = AllTests(below=("",))
 SIX = {**FIVE, "pointwise sigmoid": 1}
+SEVEN = {**SIX, "copy": 1}
 MEASURED = "import torch\n@cpu\ndef test_it(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))"
 
 
@@ -100,6 +102,15 @@ def test_changes_that_are_not_committed_make_a_run_dirty(run_tests, pytester):
     git(pytester.path, "commit", "-m", "one", "--allow-empty")
     run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)
     (record,) = records("kept")
+    assert record.commit.dirty
+
+
+def test_new_files_make_a_run_dirty_also_where_git_is_told_not_to_show_them(run_tests, pytester):
+    git(pytester.path, "init")
+    git(pytester.path, "commit", "-m", "one", "--allow-empty")
+    git(pytester.path, "config", "status.showUntrackedFiles", "no")
+    run_tests(MEASURED, "--torchprof-history=kept")
+    (record,) = records(pytester.path / "kept")
     assert record.commit.dirty
 
 
@@ -871,6 +882,57 @@ def test_a_run_of_a_commit_that_was_merged_into_the_branch_leaves_nothing_open(s
     write(folder, [run_of(9, launched(TEST, SIX), sha=aside, ancestors=tuple(shas[:2][::-1]))])
     told = changes(capsys, folder, f"--git={clone}", "--fail-on=counts", "--since=2026-02-01")
     assert (told["left_out"], told["not_in_git"]) == ({"other branches": 1}, [])
+
+
+def test_a_commit_that_the_clone_holds_aside_from_the_branch_is_named_and_leaves_nothing_open(stale, capsys):
+    clone, shas, folder = stale
+    git(clone, "fetch", "-q")
+    git(clone, "checkout", "-q", "-b", "aside", shas[1])
+    git(clone, "commit", "-m", "taken back", "--allow-empty")
+    aside = git(clone, "rev-parse", "HEAD")
+    git(clone, "checkout", "-q", "main")
+    write(folder, [run_of(9, launched(TEST, FIVE), sha=aside, ancestors=tuple(shas[:2][::-1]))])
+    told = changes(capsys, folder, f"--git={clone}", "--fail-on=counts", status=1)
+    assert (told["left_out"], told["diverged"], told["not_in_git"]) == (
+        {"commits that left the branch": 1},
+        [aside],
+        [],
+    )
+    assert main(["history", "when", str(folder), TEST, "kernels >= 6", f"--git={clone}"]) == 0
+    assert f"aside from it in the clone: {aside[:7]}" in " ".join(capsys.readouterr().out.split())
+
+
+def given_up(own_line, **facts):
+    """A run of somebody's commit on main that was never pushed."""
+    facts = {"sha": sha("mine"), "parents": (sha(4),), "ancestors": tuple(map(sha, range(4, -1, -1))), **facts}
+    return run_of(own_line, launched(TEST, SEVEN), event=Event.LOCAL, **facts)
+
+
+def test_a_local_commit_that_ci_does_not_know_is_named_and_no_point_of_the_branch(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 12 else SIX)) for at in range(20)]
+    folder = write(tmp_path, [*runs, given_up(5)])
+    told = changes(capsys, folder, "--fail-on=counts", status=1)
+    assert (told["ordered_by"], told["runs"], told["not_pushed"]) == ("ancestry", 20, [sha("mine")])
+    assert [(own["cause"], own["after"]) for own in told["events"]] == [("commit", sha(12))]
+    assert main(["history", "when", str(folder), TEST, "kernels >= 6"]) == 0
+    assert f"known to no run of CI: {sha('mine')[:7]}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_local_run_of_a_commit_that_ci_has_passed_is_a_point(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 3 else SIX)) for at in (0, 1, 2, 4)]
+    told = changes(capsys, write(tmp_path, [*runs, run_of(3, launched(TEST, SIX), event=Event.LOCAL)]))
+    assert (told["runs"], told["not_pushed"], told["events"][0]["after"]) == (5, [], sha(3))
+
+
+def test_where_no_run_is_one_of_ci_local_commits_are_the_branch(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 3 else SIX), event=Event.LOCAL) for at in range(5)]
+    told = changes(capsys, write(tmp_path, runs))
+    assert (told["runs"], told["not_pushed"], told["events"][0]["after"]) == (5, [], sha(3))
+
+
+def test_a_local_commit_that_ci_does_not_know_is_not_the_branchs_newest_run(tmp_path):
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(20)]
+    assert [run.commit.sha for run in newest_first([*runs, given_up(20)], "main")] == list(map(sha, range(19, -1, -1)))
 
 
 def test_a_planted_change_of_each_test_is_found_at_its_commit_and_nothing_else(tmp_path, capsys):

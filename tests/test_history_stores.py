@@ -1225,6 +1225,18 @@ def test_old_records_are_removed_only_when_asked_and_what_stays_is_whole(where, 
     assert [store(where).add(run) for run in runs] == [True] * 4 + [False] * 4
 
 
+@pytest.mark.parametrize("named", ["id", "commit"])
+def test_a_single_run_is_removed_by_its_id_or_its_commit(where, capsys, named):
+    runs = [run_of(at, launched(TEST, {**FIVE, "pointwise": at + 1})) for at in range(4)]
+    fill(where, runs)
+    name = {"id": runs[1].uuid, "commit": sha(1)}[named][:12]
+    assert "1 record of 2026-01-02 would be removed, 3 stay" in answers(capsys, where, "prune", "--run", name)
+    assert answers(capsys, where, "prune", "--run", name, "--yes") == "1 record of 2026-01-02 removed, 3 stay\n"
+    assert kept(where) == sorted([runs[0], *runs[2:]], key=lambda run: run.uuid)
+    assert main(["history", "prune", where, "--run", name, "--yes"]) == 2
+    assert f"no run whose id or commit begins with {name}" in capsys.readouterr().err
+
+
 def test_the_tables_of_what_was_removed_are_those_of_a_store_that_never_had_it(database, store_of):
     runs = [run_of(at, launched(TEST, {**FIVE, f"pointwise {at}": at + 1})) for at in range(6)]
     never = store_of("sqlite" if database.startswith("sqlite") else "postgresql")
@@ -1235,7 +1247,15 @@ def test_the_tables_of_what_was_removed_are_those_of_a_store_that_never_had_it(d
 
 
 @pytest.mark.parametrize(
-    "choice", [(), ("--keep", "0"), ("--keep", "-1"), ("--before", "soon"), ("--keep", "1", "--before", "2026-01-01")]
+    "choice",
+    [
+        (),
+        ("--keep", "0"),
+        ("--keep", "-1"),
+        ("--before", "soon"),
+        ("--keep", "1", "--before", "2026-01-01"),
+        ("--run", "00"),
+    ],
 )
 def test_what_is_to_be_removed_must_be_said_in_one_way(store_of, capsys, choice):
     where = store_of("folder")

@@ -154,11 +154,12 @@ class Repository:
                 f"Fetch it: git fetch {deepen} origin{wanted}{then}"
             )
         remote = f"origin/{branch}"
-        if name != remote and self._has(remote):
+        if name != remote and self.has_commit(remote):
             return f"there is no such commit; there is {remote}: {option}={remote}"
         return f"there is no such commit in {self.top}. {refused}".rstrip(". ") + "; git log shows those that there are"
 
-    def _has(self, name: str) -> bool:
+    def has_commit(self, name: str) -> bool:
+        """Return whether it holds a commit of this name."""
         try:
             ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         except GitRefused:
@@ -174,10 +175,11 @@ class Repository:
     def is_dirty(self) -> bool:
         """Whether the working tree differs from its commit: changed, staged or new files that are not ignored.
 
-        Raises TorchprofError if git does not know, as with a broken submodule.
+        New files count whatever ``status.showUntrackedFiles`` says. Raises TorchprofError if git does not know, as with
+        a broken submodule.
         """
         try:
-            return bool(ask_git(self.top, "status", "--porcelain", "--no-renames"))
+            return bool(ask_git(self.top, "status", "--porcelain", "--untracked-files=normal", "--no-renames"))
         except GitRefused as refused:
             problem = f"git cannot say what has changed in {self.top}: {refused}"
             raise TorchprofError(problem, Code.NO_REPOSITORY) from None

@@ -7,29 +7,26 @@ from typing import TYPE_CHECKING, Final
 from msgspec import UNSET
 
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.cli.history_read import believed, read_branch, store_that_is_there
+from pytest_torchprof.cli.history_read import believed, read_branch, run_named, store_that_is_there
 from pytest_torchprof.history.exporting import exported_figures, with_names_now
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.results import figures_in, results_in
-from pytest_torchprof.history.store import heads_of, records_of
+from pytest_torchprof.history.store import records_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import reporters
 from pytest_torchprof.report.history import OF_MANY_RUNS, OF_ONE_RUN
-from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable
 
-    from pytest_torchprof.history.record import RunHead, RunRecord
+    from pytest_torchprof.history.record import RunRecord
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.store import Store
     from pytest_torchprof.report import RunResults
 
 _TABLES: Final = {**OF_MANY_RUNS, **OF_ONE_RUN}
-_SHORTEST: Final = 4
-"""How many digits name a run at least."""
 
 
 def export(arguments: Namespace) -> Iterable[str]:
@@ -41,7 +38,7 @@ def export(arguments: Namespace) -> Iterable[str]:
         notes = notes_by_subject(believed(store.notes()))
         rows = exported_figures(believed(records_of(store)), notes)
         return OF_MANY_RUNS[arguments.form](rows)
-    uuid = _newest(read_branch(arguments)[0]) if arguments.run is None else _named(store, arguments.run)
+    uuid = _newest(read_branch(arguments)[0]) if arguments.run is None else run_named(store, arguments.run)
     for record in believed(records_of(store, {uuid})):
         return [reporters()[arguments.form](_results(record, arguments.form, store))]
     raise TorchprofError(f"{store.shown}: no record is called {uuid}, or it cannot be read", Code.NO_HISTORY)
@@ -58,26 +55,6 @@ def _results(record: RunRecord, form: str, store: Store) -> RunResults:
         why = f"its record, by pytest-torchprof {record.version}, holds figures alone: {can}"
         raise TorchprofError(f"{store.shown}: {record.uuid}: no report: {why}", Code.NO_HISTORY)
     return results_in(record)
-
-
-def _named(store: Store, beginning: str) -> str:
-    """Return the id of the run whose id or commit begins so; TorchprofError for none and for several."""
-    if len(beginning) < _SHORTEST:
-        problem = f"--run {beginning}: too short: give at least {_SHORTEST} digits of its id or its commit"
-        raise TorchprofError(problem, Code.BAD_USAGE)
-    heads = [head for head in believed(heads_of(store)) if any(id_.startswith(beginning.lower()) for id_ in _ids(head))]
-    if not heads:
-        problem = f"{store.shown} has no run whose id or commit begins with {beginning}"
-        raise TorchprofError(problem, Code.NO_HISTORY)
-    if len(heads) > 1:
-        ids = first_of([head.uuid for head in sorted(heads, key=lambda head: head.began)])
-        problem = f"--run {beginning}: {len(heads)} runs have it in their id or commit; give the id of one: {ids}"
-        raise TorchprofError(problem, Code.BAD_USAGE)
-    return heads[0].uuid
-
-
-def _ids(head: RunHead) -> tuple[str, ...]:
-    return (head.uuid,) if head.commit is None else (head.uuid, head.commit.sha)
 
 
 def _newest(branch: BranchRuns) -> str:

@@ -1,14 +1,14 @@
-"""``torchprof history prune``: old records leave a history, each whole."""
+"""``torchprof history prune``: old records, or a single one, leave a history, each whole."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.cli.history_read import believed, day, store_that_is_there
+from pytest_torchprof.cli.history_read import believed, day, run_named, store_that_is_there
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.text import counted
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli import Parser
 
 
+_CHOICES: Final = 3
+"""In how many ways it is said which records go."""
+
+
 class _Dated(Struct, frozen=True, order=True):
     began: datetime
     uuid: str
@@ -29,9 +33,12 @@ class _Dated(Struct, frozen=True, order=True):
 
 def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) -> None:
     """Declare the command."""
-    prune = add("prune", _prune, "remove old records; without --yes it says which it would remove")
+    prune = add("prune", _prune, "remove old records, or one; without --yes it says which it would remove")
     prune.add_argument("--before", type=day, metavar="DATE", help="records of runs before this day: 2026-05-01")
     prune.add_argument("--keep", type=_number, metavar="N", help="all records but those of the newest N runs")
+    prune.add_argument(
+        "--run", metavar="RUN", help="the record of this run alone: its id or its commit, or their beginning"
+    )
     prune.add_argument("--yes", action="store_true", help="remove them")
 
 
@@ -42,12 +49,15 @@ def _number(text: str) -> int:
 
 
 def _prune(arguments: Namespace) -> int:
-    if (arguments.before is None) == (arguments.keep is None):
-        raise UsageError("expected --before DATE or --keep N, one of them")
+    if [arguments.before, arguments.keep, arguments.run].count(None) != _CHOICES - 1:
+        raise UsageError("expected --before DATE, --keep N or --run RUN, one of them")
     store = store_that_is_there(arguments.store)
     runs = sorted(_Dated(run.began, run.uuid) for run in believed(read_many(RunReader(), store.packed())))
     if arguments.before is not None:
         old = [run for run in runs if run.began < arguments.before]
+    elif arguments.run is not None:
+        uuid = run_named(store, arguments.run)
+        old = [run for run in runs if run.uuid == uuid]
     else:
         old = runs[: max(0, len(runs) - arguments.keep)]
     days = dict.fromkeys(run.began.date().isoformat() for run in (*old[:1], *old[-1:]))

@@ -17,6 +17,7 @@ from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.history.record import BadRecord
 from pytest_torchprof.history.runs import branch_runs
 from pytest_torchprof.history.series import series_of
+from pytest_torchprof.history.store import heads_of
 from pytest_torchprof.history.stores import database_at, has_tables, store_at
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.history.record import RunHead
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.sql.of_tests import TestTables
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 _MOST_SHOWN: Final = 5
 """How many records that cannot be believed are named beside an answer."""
+_SHORTEST: Final = 4
+"""How many digits name a run at least."""
 
 
 def add_choice_of_runs(parser: Parser) -> None:
@@ -137,3 +141,23 @@ def believed(records: Iterable[Read | BadRecord], refused: list[BadRecord] | Non
     if len(bad) > _MOST_SHOWN:
         more = and_more(len(bad) - _MOST_SHOWN).strip()
         sys.stderr.write(f"torchprof history: left out: {more}; torchprof history verify names them all\n")
+
+
+def run_named(store: Store, beginning: str) -> str:
+    """Return the id of the run whose id or commit begins so; TorchprofError for none and for several."""
+    if len(beginning) < _SHORTEST:
+        problem = f"--run {beginning}: too short: give at least {_SHORTEST} digits of its id or its commit"
+        raise TorchprofError(problem, Code.BAD_USAGE)
+    heads = [head for head in believed(heads_of(store)) if any(id_.startswith(beginning.lower()) for id_ in _ids(head))]
+    if not heads:
+        problem = f"{store.shown} has no run whose id or commit begins with {beginning}"
+        raise TorchprofError(problem, Code.NO_HISTORY)
+    if len(heads) > 1:
+        ids = first_of([head.uuid for head in sorted(heads, key=lambda head: head.began)])
+        problem = f"--run {beginning}: {len(heads)} runs have it in their id or commit; give the id of one: {ids}"
+        raise TorchprofError(problem, Code.BAD_USAGE)
+    return heads[0].uuid
+
+
+def _ids(head: RunHead) -> tuple[str, ...]:
+    return (head.uuid,) if head.commit is None else (head.uuid, head.commit.sha)

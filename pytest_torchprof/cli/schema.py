@@ -394,6 +394,8 @@ def history() -> Schema:
         "ordered_by": {"enum": [str(by) for by in OrderedBy]},
         "left_out": mapped(WHOLE),
         "not_in_git": listed(TEXT),
+        "not_pushed": listed(TEXT),
+        "diverged": listed(TEXT),
         "events": listed(event),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),

@@ -44,6 +44,8 @@ def changes_json(
         "ordered_by": str(branch.ordered_by),
         "left_out": {str(why): count for why, count in branch.left_out.items()},
         "not_in_git": branch.not_in_git,
+        "not_pushed": branch.not_pushed,
+        "diverged": branch.diverged,
         "events": [_event(event, branch.notes) for event in events],
         "series": [
             {

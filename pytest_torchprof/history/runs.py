@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.record import KernelCount, RunHead
 
 _USUAL: Final = ("main", "master")
+_BY_CI: Final = (Event.PUSH, Event.SCHEDULE)
 Run = TypeVar("Run", bound="RunHead")
 
 
@@ -35,6 +36,8 @@ class LeftOut(StrEnum):
     DIRTY = "uncommitted changes"
     PR = "pull requests"
     NOT_IN_GIT = "not in git's order"
+    NOT_PUSHED = "local commits that CI does not know"
+    DIVERGED = "commits that left the branch"
     OTHER_BRANCH = "other branches"
 
 
@@ -67,6 +70,10 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     """What people have said of the history."""
     not_in_git: tuple[str, ...] = ()
     """The measured commits of it that the repository which orders it does not hold, by their dates."""
+    not_pushed: tuple[str, ...] = ()
+    """The commits that somebody measured on it, and that no run of CI has or has before its own, by their dates."""
+    diverged: tuple[str, ...] = ()
+    """The commits measured on it that the repository holds aside from it, by their dates."""
     refused: int = 0
     """How many records cannot be believed: nobody knows what these runs measured, nor at which commit."""
 
@@ -98,21 +105,25 @@ def branch_runs(
             left_out[why] += 1
     name = branch or _usual_branch(usable)
     commits, ordered_by, members = _ordered(usable, name, repository)
-    lacking = [] if repository is None else _not_held(repository, usable, name, commits)
-    left_out[LeftOut.NOT_IN_GIT] = len(lacking)
-    left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members) - len(lacking)
+    aside = _aside(usable, name, commits, repository)
+    for why, runs in aside.items():
+        left_out[why] = len(runs)
+    left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members) - sum(map(len, aside.values()))
     place = {sha: at for at, sha in enumerate(commits)}
-    runs = sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid))
+    points = sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid))
+    shas = {why: tuple(dict.fromkeys(map(_sha, sorted(runs, key=_date)))) for why, runs in aside.items()}
     return BranchRuns(
         branch=name,
-        runs=tuple(runs),
-        places=tuple(place[_sha(run)] for run in runs),
+        runs=tuple(points),
+        places=tuple(place[_sha(run)] for run in points),
         kernels=kernels,
         commits=commits,
         ordered_by=ordered_by,
         left_out={why: count for why, count in left_out.items() if count},
         notes=notes,
-        not_in_git=tuple(dict.fromkeys(map(_sha, sorted(lacking, key=_date)))),
+        not_in_git=shas[LeftOut.NOT_IN_GIT],
+        not_pushed=shas[LeftOut.NOT_PUSHED],
+        diverged=shas[LeftOut.DIVERGED],
     )
 
 
@@ -172,6 +183,8 @@ def _ordered(
         there = f"; there are runs of {others}" if others else ""
         raise TorchprofError(f"no run of the branch {branch} is there{there}", Code.NO_HISTORY)
     parents = _parents(records)
+    local = _not_pushed(on_branch, parents)
+    on_branch = [record for record in on_branch if _sha(record) not in local]
     tips = _tips(on_branch, parents)
     commits = _chain(_sha(max(tips, key=_date)), parents)
     known = set(commits)
@@ -197,16 +210,59 @@ def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
     return fetched if repository.descends(fetched[-1], own[-1]) else own
 
 
-def _not_held(repository: Repository, records: Iterable[Run], branch: str, commits: Sequence[str]) -> list[Run]:
-    """Return the runs that name a branch at a commit which the repository has neither on it nor merged into it."""
+def _aside(
+    records: Sequence[Run], branch: str, commits: Sequence[str], repository: Repository | None
+) -> dict[LeftOut, list[Run]]:
+    """Return the runs that name a branch at a commit which is not on it, by what is known of that commit."""
     known = set(commits)
     lacking = [
         record
         for record in records
         if record.commit is not None and record.commit.branch == branch and record.commit.sha not in known
     ]
-    merged = {sha for sha in set(map(_sha, lacking)) if repository.descends(commits[-1], sha)}
-    return [record for record in lacking if _sha(record) not in merged]
+    aside: dict[LeftOut, list[Run]] = {why: [] for why in (LeftOut.NOT_IN_GIT, LeftOut.NOT_PUSHED, LeftOut.DIVERGED)}
+    if not lacking:
+        return aside
+    on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
+    local = _not_pushed(on_branch, _parents(records))
+    whys: dict[str, LeftOut | None] = {}
+    for sha in set(map(_sha, lacking)):
+        held = None if repository is None else _why_not_held(repository, commits[-1], sha)
+        whys[sha] = LeftOut.NOT_PUSHED if sha in local and held is not LeftOut.OTHER_BRANCH else held
+    for record in lacking:
+        if (why := whys[_sha(record)]) in aside:
+            aside[why].append(record)
+    return aside
+
+
+def _why_not_held(repository: Repository, tip: str, sha: str) -> LeftOut:
+    """Return what a repository knows of a commit that is not among a branch's first parents."""
+    if repository.descends(tip, sha):
+        return LeftOut.OTHER_BRANCH  # It was merged.
+    # What a clone lacks may come after all that it has, and so may what it holds of a branch that moved on.
+    known = not repository.is_shallow and repository.has_commit(sha)
+    return LeftOut.DIVERGED if known and not repository.descends(sha, tip) else LeftOut.NOT_IN_GIT
+
+
+def _not_pushed(on_branch: Sequence[RunHead], parents: Mapping[str, str]) -> frozenset[str]:
+    """Return the commits that somebody measured on a branch, and that no run of CI there has or has before its own.
+
+    One that was rebased or given up looks like one that is about to be pushed, and neither is the branch's: none where
+    no run is one of CI.
+    """
+    by_ci: set[str] = set()
+    local: set[str] = set()
+    for record in on_branch:
+        (local if record.event is Event.LOCAL else by_ci).add(_sha(record))
+    if not any(record.event in _BY_CI for record in on_branch):
+        return frozenset()
+    passed: set[str] = set()
+    for sha in by_ci:
+        for own in _line(sha, parents):
+            if own in passed:
+                break
+            passed.add(own)
+    return frozenset(local - passed)
 
 
 def _parents(records: Iterable[RunHead]) -> dict[str, str]:

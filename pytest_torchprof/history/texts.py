@@ -55,11 +55,17 @@ def heading_texts(branch: BranchRuns) -> list[str]:
     held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
     parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
     left_out = [f"runs that are no points of it: {', '.join(parts)}"] if parts else []
-    lacking = first_of([sha[:7] for sha in branch.not_in_git])
-    notice = (
-        f"measured on {branch.branch}, but not among its first parents in the clone: {lacking}; git fetch brings them"
+    notices = (
+        (branch.not_in_git, "but not among its first parents in the clone", "git fetch brings them"),
+        (branch.not_pushed, "by runs outside CI, and known to no run of CI", "they are no points of it"),
+        (branch.diverged, "but aside from it in the clone", "they are no points of it"),
     )
-    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out, *([notice] if lacking else [])]
+    named = [
+        f"measured on {branch.branch}, {where}: {first_of([sha[:7] for sha in shas])}; {therefore}"
+        for shas, where, therefore in notices
+        if shas
+    ]
+    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out, *named]
 
 
 def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
