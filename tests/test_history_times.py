@@ -23,6 +23,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
 from pytest_torchprof.history.rank_test import least_share, one_sided
 from pytest_torchprof.history.record import SUFFIX, MachineRecord, VaryingRecord, encode
+from pytest_torchprof.history.run_record import machine_of
 from pytest_torchprof.history.steps import LARGEST_CHANCE, largest_chance, next_chance, one_per_process, steps_of
 
 pytestmark = pytest.mark.any_torch
@@ -542,3 +543,38 @@ def test_a_remark_on_a_step_stays_with_it(capsys, tmp_path):
     assert "note: seen by the team" in shown(capsys, "changes", folder)
     shown(capsys, "note", folder, step["commits"][0], "a slow day")
     assert "note: a slow day" in shown(capsys, "changes", folder)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["now-and-then", "always"])
+def test_the_machine_of_a_time_is_that_of_its_own_gpu_whichever_test_of_a_host_with_two_ran_first(
+    tmp_path, capsys, first
+):
+    """A run names its environments in the order of its tests."""
+    other = replace(H100, gpu="NVIDIA A100-SXM4-80GB")
+    runs = []
+    for commit, (factor, beside) in enumerate(zip(scattered(60), scattered(60, seed=1), strict=True)):
+        own = timed(commit, 100 * factor * (1.1 if commit >= 40 else 1))
+        measured = own.measurements[0]
+        rows = [(H100, measured, own.varying[0])]
+        rows.append((other, replace(measured, test="test_a100"), VaryingRecord(numbers={"gpu_busy_us": 50 * beside})))
+        rows = rows[::-1] if first or commit % 2 else rows
+        environments = tuple(environment for environment, _, _ in rows)
+        runs.append(
+            replace(
+                own,
+                environments=environments,
+                measurements=tuple(replace(row, environment=at) for at, (_, row, _) in enumerate(rows)),
+                varying=tuple(row for _, _, row in rows),
+                machine=MachineRecord(digest=str(commit % 2) * 16, gpu=environments[0].gpu),
+            )
+        )
+    answer = changes(capsys, kept(tmp_path, runs))
+    assert [times["points"] for times in answer["times"]] == [60, 60]
+    assert len({times["machine"] for times in answer["times"]}) == 2
+    ((step,),) = [event["tests"] for event in answer["time_events"]]
+    assert (step["test"], sha(40) in answer["time_events"][0]["commits"]) == (TEST, True)
+
+
+def test_the_machine_of_a_run_is_the_same_whichever_of_its_gpus_was_measured_first():
+    environments = (H100, replace(H100, gpu="NVIDIA A100-SXM4-80GB", driver="1"))
+    assert machine_of(environments) == machine_of(environments[::-1])

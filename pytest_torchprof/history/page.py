@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, unchanged_stretches
 from pytest_torchprof.history.event_ids import SHOWN, event_id, time_event_id
+from pytest_torchprof.history.machines import Machines
 from pytest_torchprof.history.series import EXACT, hardware_of
 from pytest_torchprof.history.texts import (
     bisect_line,
@@ -113,9 +114,11 @@ class _Drawing:
         self._at = [self.of_commit[branch.commits[place]] for place in branch.places]
         self.dates = [""] * len(places)
         on: dict[tuple[str, str], set[int]] = {}
+        machines = Machines(branch.runs)
         for number, run in zip(self._at, branch.runs, strict=True):
             self.dates[number] = "" if run.commit is None else run.commit.date.date().isoformat()
-            on.setdefault(("machine", run.machine.digest), set()).add(number)
+            for machine in machines.all_of(run):
+                on.setdefault(("machine", machine), set()).add(number)
             for environment in run.environments:
                 on.setdefault(("hardware", hardware_of(environment)), set()).add(number)
         self._on = {own: sorted(measured) for own, measured in on.items()}

@@ -36,9 +36,9 @@ def environments_of(results: Iterable[Result]) -> tuple[Environment, ...]:
 
 
 def machine_of(environments: Sequence[Environment]) -> MachineRecord:
-    """Return the machine of these environments."""
+    """Return the machine of these environments; of several GPU models the first by name, whichever test ran first."""
     gpu, cpu, driver = (
-        next((value for environment in environments if (value := getattr(environment, name)) is not None), None)
+        min((value for environment in environments if (value := getattr(environment, name)) is not None), default=None)
         for name in ("gpu", "cpu", "driver")
     )
     digest = hashlib.sha256("\n".join((gpu or "", cpu or "", driver or "")).encode()).hexdigest()[:16]

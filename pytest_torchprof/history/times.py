@@ -18,6 +18,7 @@ from pytest_torchprof.analysis.numbers import middle
 from pytest_torchprof.history.changes import BranchEvent, Cause, State, cause_of, cause_within, somewhere
 from pytest_torchprof.history.enclosing import Enclosed
 from pytest_torchprof.history.lanes import lanes_of
+from pytest_torchprof.history.machines import Machines
 from pytest_torchprof.history.steps import (
     Step,
     Steps,
@@ -131,7 +132,7 @@ class TimeEvent(BranchEvent, frozen=True, kw_only=True):
 
 def judged_times(branch: BranchRuns, all_series: Iterable[Series]) -> list[JudgedTimes]:
     """Return the times of all series, in their order, with the steps that are more than chance in so many series."""
-    machines = [run.machine.digest for run in branch.runs]
+    machines = Machines(branch.runs)
     all_times = [times for series in all_series for times in _times_of(machines, series)]
     stepped = [steps_of(times.logs) for times in all_times]
     testable = [steps.chance for steps in stepped if tests_of(steps.count)]
@@ -176,7 +177,7 @@ def _kind(step: TimeStep) -> tuple[object, ...]:
     return somewhere(step.cause), step.share > 0, str(step.before.moved(step.after))
 
 
-def _times_of(machines: Sequence[str], series: Series) -> list[TimeSeries]:
+def _times_of(machines: Machines, series: Series) -> list[TimeSeries]:
     """Return the times of a series by machine and conditions, those of versions side by side for themselves."""
     made: list[TimeSeries] = []
     for lane in lanes_of(series):
@@ -209,17 +210,16 @@ def _joined(
     )
 
 
-def _by_machine(
-    machines: Sequence[str], series: Series, stretch: SameRuns
-) -> dict[_Kind, tuple[list[int], list[float]]]:
+def _by_machine(machines: Machines, series: Series, stretch: SameRuns) -> dict[_Kind, tuple[list[int], list[float]]]:
     """Return the runs of a stretch whose time is known, with its logarithm, by machine and conditions."""
-    own = set(map(machines.__getitem__, stretch.indices))
+    measured_on = machines[stretch.measured.environment]
+    own = set(map(measured_on.__getitem__, stretch.indices))
     if len(own) == 1 and not any(stretch.under) and min(stretch.us) > 0 and max(stretch.us) < math.inf:
         return {(own.pop(), ()): (stretch.indices, list(map(math.log, stretch.us)))}
     made: dict[_Kind, tuple[list[int], list[float]]] = {}
     for index, us, under in zip_longest(stretch.indices, stretch.us, stretch.under, fillvalue=0):
         if 0 < us < math.inf:
-            kind = machines[index], series.branch.runs[index].times.conditions[under]
+            kind = measured_on[index], series.branch.runs[index].times.conditions[under]
             indices, logs = made.setdefault(kind, ([], []))
             indices.append(index)
             logs.append(math.log(us))

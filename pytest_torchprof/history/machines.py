@@ -1,0 +1,45 @@
+"""On which machine each measurement was made: a host may have GPUs of two models, and times are those of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.history.run_record import machine_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.history.reading import HistoryRun
+    from pytest_torchprof.trace.metadata import Environment
+
+
+class Machines(dict["int | None", "list[str]"]):
+    """The machines of runs, in their order, by which of a run's environments a measurement had."""
+
+    def __init__(self, runs: Sequence[HistoryRun]) -> None:
+        """Take runs, of which nothing is asked yet."""
+        super().__init__()
+        self._runs = runs
+        self._of_models: dict[tuple[Environment, ...], tuple[str, ...] | None] = {}
+
+    def __missing__(self, environment: int | None) -> list[str]:
+        own = self[environment] = [self._machine(run, environment) for run in self._runs]
+        return own
+
+    def all_of(self, run: HistoryRun) -> Iterable[str]:
+        """Return all machines that a run measured on, which count as several where its host has several GPU models."""
+        return self._several(run.environments) or (run.machine.digest,)
+
+    def _machine(self, run: HistoryRun, environment: int | None) -> str:
+        several = self._several(run.environments)
+        if several is None or environment is None or environment >= len(several):
+            return run.machine.digest
+        return several[environment]
+
+    def _several(self, environments: tuple[Environment, ...]) -> tuple[str, ...] | None:
+        """Return the machine of each environment; None where all have the same GPU model."""
+        if environments not in self._of_models:
+            models = {environment.gpu for environment in environments} - {None}
+            own = tuple(machine_of((environment,)).digest for environment in environments)
+            self._of_models[environments] = own if len(models) > 1 else None
+        return self._of_models[environments]
