@@ -198,29 +198,37 @@ def _changes(arguments: Namespace) -> int:
         for lines in (heading_lines(branch, width), *texts, *time_texts, census):
             sys.stdout.write("\n".join(lines) + "\n\n")
     statuses = {DONE}
+    lacking = any(_is_lacking(series, arguments.since) for series in all_series)
     if "counts" in arguments.fail_on:
-        statuses.add(_status(branch, all_series, events))
+        statuses.add(_status(branch, events, lacking=lacking))
     if "times" in arguments.fail_on:
-        statuses.add(_time_status(branch, all_series, judged, steps))
+        statuses.add(_time_status(branch, judged, steps, lacking=lacking))
     return next(status for status in (CHANGED, UNKNOWN, DONE) if status in statuses)
 
 
-def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[HistoryEvent]) -> int:
+def _is_lacking(series: Series, since: datetime | None) -> bool:
+    """Whether its newest commit was not measured; what was given up before the day that is asked for is not missed."""
+    if series.stopped is not None and since is not None and series.stopped.date < since:
+        return series.open_end
+    return series.newest_is_lacking
+
+
+def _status(branch: BranchRuns, events: Iterable[HistoryEvent], *, lacking: bool) -> int:
     unknown = [event for event in events if accepted_because(event, branch.notes) is None]
     states = [(event.holds, change.state) for event in unknown for change in event.changes]
     if any(holds for holds, _ in states):
         return CHANGED
-    unsure = any(state is State.UNSTEADY for _, state in states) or any(series.open_end for series in all_series)
+    unsure = any(state is State.UNSTEADY for _, state in states) or lacking
     return UNKNOWN if unsure or _is_unsure(branch) else DONE
 
 
 def _time_status(
-    branch: BranchRuns, all_series: Iterable[Series], judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent]
+    branch: BranchRuns, judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent], *, lacking: bool
 ) -> int:
     if any(event.holds and time_accepted_because(event, branch.notes) is None for event in steps):
         return CHANGED
     shown = any(times.smallest is not None for times in judged)
-    sure = shown and not any(series.open_end for series in all_series)
+    sure = shown and not lacking
     return UNKNOWN if not sure or _is_unsure(branch) else DONE
 
 

@@ -19,6 +19,7 @@ from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.commit_record import project_at
 from pytest_torchprof.history.event_ids import SHOWN, change_id, changes_id, step_id, time_event_id
 from pytest_torchprof.history.notes import LONGEST, NoteKind, latest_name, note_now, notes_by_subject
+from pytest_torchprof.history.series import all_stopped
 from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
@@ -98,6 +99,9 @@ def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, _Subjec
     for steps in time_events(branch, judged_times(branch, all_series)):
         tests = frozenset(step.times.key.test for step in steps.steps)
         subjects[time_event_id(steps)] = _Subject(frozenset(map(step_id, steps.steps)), tests)
+    for stopped in all_stopped(all_series):
+        tests = frozenset(series.key.test for series in all_series if series.stopped == stopped)
+        subjects[stopped.id] = _Subject(frozenset([stopped.id]), tests)
     return subjects
 
 

@@ -397,6 +397,9 @@ def history() -> Schema:
         "not_pushed": listed(TEXT),
         "diverged": listed(TEXT),
         "events": listed(event),
+        "stopped": listed(
+            fields({**every("id folder hardware until", TEXT), "accepted": nullable(TEXT), "runs": WHOLE})
+        ),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),
         "times": listed(fields({**times, "points": WHOLE, **shown})),

@@ -16,6 +16,7 @@ from pytest_torchprof.history.event_ids import (
     time_accepted_because,
     time_event_id,
 )
+from pytest_torchprof.history.series import all_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Series
+    from pytest_torchprof.history.stopped import StoppedHardware
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent, TimeSeries, TimeStep
 
 SCHEMA: Final = 1
@@ -47,6 +49,7 @@ def changes_json(
         "not_pushed": branch.not_pushed,
         "diverged": branch.diverged,
         "events": [_event(event, branch.notes) for event in events],
+        "stopped": [_stopped(stopped, branch.notes) for stopped in all_stopped(all_series)],
         "series": [
             {
                 **asdict(series.key),
@@ -77,6 +80,17 @@ def changes_json(
             }
             for own in judged
         ],
+    }
+
+
+def _stopped(stopped: StoppedHardware, notes: Notes) -> dict[str, Any]:
+    return {
+        "id": stopped.id,
+        "accepted": stopped.accepted_because(notes),
+        "folder": stopped.folder,
+        "hardware": stopped.hardware,
+        "until": stopped.until,
+        "runs": stopped.runs,
     }
 
 

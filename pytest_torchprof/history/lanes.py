@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.history.stopped import lacks_more_than_ever
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -73,8 +75,7 @@ def ended_lanes(series: Series, lanes: Sequence[Sequence[SameRuns]]) -> Iterator
     for at, (lane, own) in enumerate(zip(lanes, commits, strict=True)):
         company = min(other[0] for number, other in enumerate(commits) if number != at)
         turns = [rank[place] for place in own if place >= company]
-        pauses = [later - earlier for earlier, later in pairwise(turns)]
-        if pauses and len(rank) - 1 - turns[-1] > max(pauses):
+        if lacks_more_than_ever(turns, len(rank)):
             others = [stretch for number, other in enumerate(lanes) if number != at for stretch in other]
             yield list(lane), _joined(run for run in _runs(others) if places[run[0]] > own[-1])
 

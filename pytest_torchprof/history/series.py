@@ -13,10 +13,11 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.history.stopped import StoppedHardware, stopped_hardware
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.reading import HistoryRun
@@ -125,6 +126,14 @@ class Series(Struct, frozen=True, kw_only=True):
     """Whether the last of these runs, or that which tried last to measure it, has no point of it."""
     removed_at: str | None = None
     """The commit of the first run of all tests that no longer has its test; None as long as there is none."""
+    stopped: StoppedHardware | None = None
+    """Where nothing is measured any more on its hardware."""
+
+    @property
+    def newest_is_lacking(self) -> bool:
+        """Whether the newest commit was not measured, and nobody has said that it need not be."""
+        stopped = self.stopped
+        return self.open_end or (stopped is not None and stopped.accepted_because(self.branch.notes) is None)
 
     @property
     def count(self) -> int:
@@ -154,14 +163,30 @@ def series_of(branch: BranchRuns) -> list[Series]:
         for hardware in {hardware_of(environment) for environment in run.environments}:
             on.setdefault((_folder(run), hardware), []).append(index)
     lacking = _Lacking(branch)
+    of_folder: dict[str, list[int]] = {}
+    for index, run in enumerate(branch.runs):
+        of_folder.setdefault(_folder(run), []).append(index)
+    stopped = {own: stopped_hardware(branch, *own, runs, of_folder[own[0]]) for own, runs in on.items()}
     newest: dict[tuple[str, str], int] = {}
     for key, draft in drafts.by_key.items():
         newest[key.folder, key.test] = max(newest.get((key.folder, key.test), -1), draft.newest)
     made = [
-        draft.series(key, lacking, on.get((key.folder, key.hardware), []), newest[key.folder, key.test])
+        draft.series(
+            key,
+            lacking,
+            on.get((key.folder, key.hardware), []),
+            newest[key.folder, key.test],
+            stopped.get((key.folder, key.hardware)),
+        )
         for key, draft in drafts.by_key.items()
     ]
     return sorted(made, key=lambda series: series.key.in_order)
+
+
+def all_stopped(all_series: Iterable[Series]) -> list[StoppedHardware]:
+    """Return on what the series are no longer measured, each once, what stopped first first."""
+    known = {series.stopped.id: series.stopped for series in all_series if series.stopped is not None}
+    return sorted(known.values(), key=lambda stopped: (stopped.date, stopped.hardware))
 
 
 class _Unjudged(Struct):
@@ -307,10 +332,13 @@ class _Draft(Struct):
         tried = (gap.indices[-1] for gap in self.gaps if gap.measured.outcome is not Outcome.SKIPPED)
         return max(tried, default=-1)
 
-    def series(self, key: SeriesKey, lacking: _Lacking, on: list[int], newest: int) -> Series:
+    def series(
+        self, key: SeriesKey, lacking: _Lacking, on: list[int], newest: int, stopped: StoppedHardware | None
+    ) -> Series:
         """Return it.
 
         ``on``: the runs on its hardware. ``newest``: the newest run that has its test, under any label and rank.
+        ``stopped``: where nothing is measured any more on its hardware.
         """
         branch = lacking.branch
         stretches = tuple(stretch for track in self.tracks.values() for stretch in track.stretches)
@@ -337,6 +365,7 @@ class _Draft(Struct):
             unmeasured=tuple(sorted([*missing, *(index for gap in self.gaps for index in gap.indices)])),
             open_end=gone is None and max([*later[-1:], self._newest_unjudged]) > last,
             removed_at=None if gone is None else gone.sha,
+            stopped=stopped if gone is None and stretches else None,
         )
 
 

@@ -132,5 +132,5 @@ def answer_of(series: Series, condition: Condition) -> ConditionAnswer:
                 disagree=any(point.commit == after.commit and not point.moved(after) for point, after in ends),
             )
         )
-    newest_is_known = holds is not None and not series.open_end
+    newest_is_known = holds is not None and not series.newest_is_lacking
     return ConditionAnswer(intervals=tuple(intervals), known=len(known), newest_is_known=newest_is_known)

@@ -10,6 +10,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State, unchanged
 from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
+from pytest_torchprof.history.series import all_stopped
 from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, Series, SeriesKey
     from pytest_torchprof.history.since import ConditionAnswer, Interval
+    from pytest_torchprof.history.stopped import StoppedHardware
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS: Final = 60
@@ -118,7 +120,19 @@ def census_texts(all_series: Sequence[Series]) -> list[str]:
     judged = f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}"
     removed = {series.key.test: series.removed_at for series in all_series if series.removed_at is not None}
     gone = [f"{test} (not in {commit[:7]})" for test, commit in removed.items()]
-    return [judged, *([f"removed: {first_of(gone)}"] if gone else [])]
+    return [judged, *([f"removed: {first_of(gone)}"] if gone else []), *stopped_texts(all_series)]
+
+
+def stopped_texts(all_series: Sequence[Series]) -> list[str]:
+    """Return on what nothing is measured any more, with the id under which it can be accepted."""
+    return [_stopped(stopped, all_series[0].branch.notes) for stopped in all_stopped(all_series)]
+
+
+def _stopped(stopped: StoppedHardware, notes: Notes) -> str:
+    known = stopped.accepted_because(notes)
+    lacking = f"{counted(stopped.runs, 'newer run')} of this branch did not measure on it"
+    last = f"not measured any more: {stopped.hardware}, last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
+    return f"{last}; {lacking}  [{stopped.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
 
 
 def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point], bool]) -> list[str]:
@@ -147,7 +161,12 @@ def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point
     missing = f"{series.missing} missing" if series.missing else ""
     lacking = ", ".join(filter(None, [gaps, missing]))
     gone = [] if series.removed_at is None else [f"removed: {series.removed_at[:7]} does not have it any more"]
-    return [*lines, *([printable(f"gaps: {lacking}")] if lacking else []), *gone]
+    return [
+        *lines,
+        *([printable(f"gaps: {lacking}")] if lacking else []),
+        *gone,
+        *map(printable, stopped_texts([series])),
+    ]
 
 
 def when_lines(series: Series, answer: ConditionAnswer, condition: str, width: int) -> list[str]:
@@ -158,7 +177,9 @@ def when_lines(series: Series, answer: ConditionAnswer, condition: str, width: i
     if not answer.intervals:
         never = f"never, in {counted(answer.known, 'run')}" if answer.known else "not known: no run has measured it"
         lines.append(printable(f"  {condition}: {never}"))
-    if answer.known and not answer.newest_is_known:
+    stopped = stopped_texts([series])
+    lines += [printable(line) for text in stopped for line in wrapped(text, _INDENT, first="  ", width=width)]
+    if answer.known and not answer.newest_is_known and not stopped:
         lines.append("  not known of the newest commit, which was not measured")
     return lines
 
