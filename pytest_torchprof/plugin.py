@@ -24,6 +24,7 @@ from pytest_torchprof.testing.workers import (
     HISTORY_KEY,
     WORDS_KEY,
     WORKER_KEY,
+    is_of_xdist,
     is_worker,
     nodeid_of,
     note_columns,
@@ -378,7 +379,11 @@ def pytest_runtest_makereport(
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when != "teardown" or state is None:
         return report
-    state.end_test(nodeid_of(item), item.path, passed=item.stash[PASSED])
+    nodeid = nodeid_of(item)
+    state.end_test(nodeid, item.path, passed=item.stash[PASSED])
+    if is_of_xdist(item.config) and nodeid in state.tests:
+        # A worker that crashes later hands nothing over at its end.
+        report.torchprof_results = state.handed_over_of(nodeid).to_json()
     return report
 
 
@@ -388,6 +393,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, objec
         from pytest_torchprof.testing.pytest_report import give_one_line
 
         give_one_line(report)
+    if hasattr(report, "torchprof_results") and hasattr(report, "node"):
+        from pytest_torchprof.testing.collection import state_of
+
+        state_of(report.node.config).note_of_worker(report.node.gateway.id, report.torchprof_results)
     result = yield
     if hasattr(report, "torchprof_brief"):
         from pytest_torchprof.testing.pytest_report import shorten
@@ -463,10 +472,15 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """xdist: a worker is done; the controller takes over its results."""
+    """xdist: a worker is done; the controller takes over its results, of one that crashed those of finished tests."""
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
+    state = node.config.stash.get(STATE, None)
     if plain is not None:
         from pytest_torchprof.testing.collection import state_of
         from pytest_torchprof.testing.handed_over import ProcessResults
 
-        state_of(node.config).merge(ProcessResults.from_json(plain))
+        own = state_of(node.config)
+        own.merge(ProcessResults.from_json(plain))
+        own.forget_worker(node.gateway.id)
+    elif state is not None:
+        state.merge_crashed(node.gateway.id)

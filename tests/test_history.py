@@ -203,6 +203,34 @@ def test_workers_of_xdist_and_reruns_leave_one_record(run_tests):
     assert sorted(measured.test for measured in record.measurements) == ["test_it.py::test_a", "test_it.py::test_b"]
 
 
+CRASHING = """
+import os, torch
+x = torch.ones(4, 4)
+@cpu
+def test_a(): torch.mm(x, x)
+@cpu(max_kernels=0)
+def test_b(): torch.mm(x, x)
+@cpu
+def test_c(): os._exit(3)
+@cpu
+def test_d(): torch.mm(x, x)
+"""
+
+
+def test_a_worker_that_crashes_takes_no_finished_measurement_with_it(run_tests):
+    pytest.importorskip("xdist")
+    # One worker has all tests: those before the crash, and after it those that the next one takes over.
+    words = ("--torchprof-history=kept", "-n1", "--torchprof-baseline=add")
+    run_tests(CRASHING, *words, in_process=False).assert_outcomes(passed=2, failed=2)
+    (record,) = records("kept")
+    measured = {own.test.partition("::")[2]: str(own.outcome) for own in record.measurements}
+    assert measured == {"test_a": "passed", "test_b": "failed", "test_d": "passed"}
+    kept = {own.test: varying.baseline for own, varying in zip(record.measurements, record.varying, strict=True)}
+    # The crashed worker wrote no entry for what it had measured.
+    assert kept["test_it.py::test_a"] != "written"
+    assert record.all_tests is None or record.all_tests.unmeasured == ("test_it.py::test_c",)
+
+
 def test_a_run_that_was_stopped_is_not_complete(run_tests):
     source = "import torch\n@cpu(max_kernels=0)\ndef test_a(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))\n"
     run_tests(source + "def test_b(): pass", "--torchprof-history=kept", "-x").assert_outcomes(failed=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ class RunState:
     tests: set[str] = field(default_factory=set)
     """The node ids of these: most tests run once, and none of thousands of results has to be looked through then."""
     unused: list[UnusedEntries] = field(default_factory=list)
+    of_workers: dict[str, list[str]] = field(default_factory=dict)
+    """What each worker of pytest-xdist has measured of tests that have ended, as JSON, until it hands all over."""
     gone: tuple[str, ...] = ()
     """The measurements that only the commit has with which this run is compared."""
     replayed: set[str] = field(default_factory=set)
@@ -268,6 +271,31 @@ class RunState:
             selection=self.selection,
             slow_export=self.slow_export,
         )
+
+    def handed_over_of(self, nodeid: str) -> ProcessResults:
+        """Return what a process has measured of the test that has just ended: its results are the last ones."""
+        last = takewhile(lambda result: result.nodeid == nodeid, reversed(self.results.values()))
+        results = tuple(last)[::-1]
+        each = (self.of_ranks.get((nodeid, result.label), {}) for result in results)
+        return ProcessResults(results=results, of_ranks=tuple(own for of_one in each for own in of_one.values()))
+
+    def note_of_worker(self, worker: str, results: str) -> None:
+        """Keep what a worker has measured of a test that has ended, as long as it may crash."""
+        self.of_workers.setdefault(worker, []).append(results)
+
+    def forget_worker(self, worker: str) -> None:
+        """Drop what was kept of a worker that has handed over all of it."""
+        self.of_workers.pop(worker, None)
+
+    def merge_crashed(self, worker: str) -> None:
+        """Take what a worker had measured that crashed; the baselines that its tests would have written are lost."""
+        for text in self.of_workers.pop(worker, ()):
+            handed = ProcessResults.from_json(text)
+            for nodeid in dict.fromkeys(result.nodeid for result in handed.results):
+                self.forget(nodeid)
+            self.merge(handed)
+            for result in handed.results:
+                self.leave_baseline(result.nodeid)
 
     def taken(self) -> ProcessResults:
         """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
