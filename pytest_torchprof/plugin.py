@@ -22,6 +22,7 @@ from pytest_torchprof.testing.workers import (
     COLUMNS_KEY,
     HISTORY,
     HISTORY_KEY,
+    RESULTS,
     WORDS_KEY,
     WORKER_KEY,
     is_of_xdist,
@@ -383,7 +384,7 @@ def pytest_runtest_makereport(
     state.end_test(nodeid, item.path, passed=item.stash[PASSED])
     if is_of_xdist(item.config) and nodeid in state.tests:
         # A worker that crashes later hands nothing over at its end.
-        report.torchprof_results = state.handed_over_of(nodeid).to_json()
+        setattr(report, RESULTS, state.handed_over_of(nodeid).to_json())
     return report
 
 
@@ -393,10 +394,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, objec
         from pytest_torchprof.testing.pytest_report import give_one_line
 
         give_one_line(report)
-    if hasattr(report, "torchprof_results") and hasattr(report, "node"):
+    if hasattr(report, RESULTS) and hasattr(report, "node"):
         from pytest_torchprof.testing.collection import state_of
 
-        state_of(report.node.config).note_of_worker(report.node.gateway.id, report.torchprof_results)
+        state_of(report.node.config).note_of_worker(report.node.gateway.id, getattr(report, RESULTS))
     result = yield
     if hasattr(report, "torchprof_brief"):
         from pytest_torchprof.testing.pytest_report import shorten

@@ -1170,6 +1170,15 @@ BAD = {
     "no hash": spoilt(commit={**PLAIN["commit"], "sha": "--output=x"}),
     "no such environment": spoilt(measurements=[{**MEASUREMENT, "environment": 7}]),
     "no such structure": spoilt(measurements=[{**MEASUREMENT, "structure": "x"}]),
+    "fewer than none": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": -5}}]),
+    "half a kernel": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": 5.5}}]),
+    "a negative kernel": spoilt(structures=[["s", [["gemm", -1]]]]),
+    "a test without a name": spoilt(measurements=[{**MEASUREMENT, "test": ""}]),
+    "a branch without a name": spoilt(commit={**PLAIN["commit"], "branch": ""}),
+    "a structure twice": spoilt(structures=[*PLAIN["structures"], [PLAIN["structures"][0][0], [["gemm", 9]]]]),
+    "a measurement twice": spoilt(
+        measurements=[MEASUREMENT, {**MEASUREMENT, "counts": {"kernels": 6}}], varying=[{}, {}]
+    ),
     "another project": encode(run_of(2, launched(TEST, FIVE), project="example.org/other")),
     "the same id": encode(replace(run_of(2, launched(TEST, SIX)), uuid=GOOD.uuid)),
 }
@@ -1185,6 +1194,38 @@ def test_a_record_that_may_not_be_believed_is_refused_by_name_and_the_others_are
     assert told.out == "1 record added, 0 known, 1 refused\n"
     assert "[bad-record]" in told.err
     assert len(records(store)) == 2
+
+
+@pytest.mark.parametrize("name", sorted({*BAD} - {"another project", "the same id", "too large"}))
+def test_a_record_in_the_folder_that_may_not_be_believed_is_named_and_left_out(tmp_path, capsys, name):
+    store = write(tmp_path, [run_of(3, launched(TEST, FIVE))])
+    bad = store / f"{'e' * 32}{SUFFIX}"
+    bad.write_bytes(BAD[name])
+    assert main(["history", "changes", str(store), "--fail-on=counts"]) == 3
+    told = capsys.readouterr()
+    assert bad.name in told.err
+    assert "main: 1 run of 1 commit" in told.out
+
+
+def test_a_damaged_file_in_the_way_of_its_good_copy_is_named_as_the_one_to_remove(tmp_path, capsys):
+    store, incoming = write(tmp_path / "store", [GOOD]), write(tmp_path / "in", [GOOD])
+    (file,) = store.glob(f"*{SUFFIX}")
+    file.write_bytes(file.read_bytes()[:-20])
+    assert main(["history", "import", str(store), str(incoming)]) == 2
+    assert f"remove {file}, and import" in " ".join(capsys.readouterr().err.split())
+    file.unlink()
+    assert main(["history", "import", str(store), str(incoming)]) == 0
+    assert records(store) == [GOOD]
+
+
+def test_a_record_of_a_newer_version_is_never_called_damaged(tmp_path, capsys):
+    store, incoming = tmp_path / "store", write(tmp_path / "in", [GOOD])
+    store.mkdir()
+    (store / f"{GOOD.uuid}{SUFFIX}").write_bytes(spoilt(schema=2))
+    main(["history", "import", str(store), str(incoming)])
+    told = capsys.readouterr().err
+    assert "update it" in told
+    assert "remove" not in told
 
 
 def test_a_file_that_is_larger_than_any_memory_is_refused_by_name_unread(tmp_path, capsys):

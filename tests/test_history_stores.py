@@ -995,6 +995,17 @@ def test_an_alias_joins_the_series_of_a_test_that_was_renamed_and_can_be_taken_b
     assert len(json.loads(answers(capsys, where, "changes", "--json"))["series"]) == 2
 
 
+def test_an_alias_for_a_name_that_no_run_has_yet_is_kept_and_warned_of(where, capsys):
+    new = "test_new.py::test_block"
+    fill(where, [run_of(0, launched(TEST, FIVE)), run_of(1, launched(new, FIVE))])
+    assert main(["history", "alias", where, TEST, f"{new}s"]) == 0
+    told = capsys.readouterr()
+    assert f"{TEST} is {new}s now" in told.out
+    assert f"no run has measured {new}s yet; did you mean {new!r}?" in told.err
+    assert main(["history", "alias", where, TEST, new]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_two_tests_of_one_run_are_never_joined(where, capsys):
     other = "test_m.py::test_other"
     fill(where, [run_of(1, launched(TEST, FIVE)), run_of(2, launched(other, FIVE))])

@@ -24,7 +24,7 @@ from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, first_of, printable
+from pytest_torchprof.text import counted, first_of, near, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -114,7 +114,11 @@ def _alias(arguments: Namespace) -> int:
         _refuse_unknown_project(store, old)
         kind, known = NoteKind.PROJECT, notes.projects
     else:
-        _refuse_two_tests(store, old, new)
+        names = _refuse_two_tests(store, old, new)
+        if new not in names:
+            meant = near(new, names - {old})
+            hint = "" if meant is None else f"; did you mean {meant!r}?"
+            sys.stderr.write(f"torchprof history: {printable(f'no run has measured {new} yet{hint}')}\n")
         kind, known = NoteKind.ALIAS, notes.aliases
     others = {name: later for name, later in known.items() if name != old}
     if old != new and latest_name(new, others) == old:
@@ -142,8 +146,8 @@ def _refuse_unknown_project(store: Store, name: str) -> None:
         raise TorchprofError(f"the history has no record of the project {name}; it has {known}", Code.NO_HISTORY)
 
 
-def _refuse_two_tests(store: Store, old: str, new: str) -> None:
-    """Raise TorchprofError for a name that no run has, and for names of which a run has both."""
+def _refuse_two_tests(store: Store, old: str, new: str) -> set[str]:
+    """Return the tests of all runs; TorchprofError for an old name that none has, and where a run has both."""
     names: set[str] = set()
     both = None
     for record in believed(records_of(store)):
@@ -156,6 +160,7 @@ def _refuse_two_tests(store: Store, old: str, new: str) -> None:
     if both is not None:
         problem = f"the run {both.uuid} measured {old} and {new} alike: they are two tests, and no alias joins them"
         raise TorchprofError(problem, Code.BAD_USAGE)
+    return names
 
 
 def _note(arguments: Namespace) -> int:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, encode, read
-from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
+from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id, in_the_way
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.system.replacing import creating, replacing
 
@@ -57,6 +57,8 @@ class HistoryFolder(Struct, frozen=True):
                 else:
                     return True
             known = read(file)
+        except BadRecord as problem:
+            raise in_the_way(problem, str(file)) from None
         except OSError as error:
             raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
         if known == record:

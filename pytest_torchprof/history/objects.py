@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode, encode
-from pytest_torchprof.history.store import another_of_the_same_id
+from pytest_torchprof.history.store import another_of_the_same_id, in_the_way
 from pytest_torchprof.system.remote.addresses import reason_without_secrets
 from pytest_torchprof.system.remote.opening import opened
 
@@ -53,8 +53,11 @@ class HistoryObjects:
             else:
                 return True
         shown = f"{self.shown}/{record.uuid}{SUFFIX}"
-        if decode(known, shown) == record:
-            return False
+        try:
+            if decode(known, shown) == record:
+                return False
+        except BadRecord as problem:
+            raise in_the_way(problem, shown) from None
         raise another_of_the_same_id(shown)
 
     def remove(self, uuids: Iterable[str]) -> int:

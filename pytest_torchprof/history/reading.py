@@ -22,7 +22,9 @@ from pytest_torchprof.history.record import (
     StructureRecord,
     other_number_of_times,
     parsed,
+    refuse_measured_twice,
     refuse_unknown_places,
+    structure_twice,
     unpacked_figures,
 )
 
@@ -113,6 +115,9 @@ class _Measurements(dict[bytes, int]):
         """Which structure each of them names."""
         self.environments: set[int | None] = {None}
         """All that one of them names."""
+        self.places: list[int] = []
+        """For each of them the number of its test, label and rank."""
+        self._places: dict[tuple[str, str | None, int | None], int] = {}
 
     def __missing__(self, raw: bytes) -> int:
         measured = msgspec.json.decode(raw, type=MeasurementRecord)
@@ -120,6 +125,8 @@ class _Measurements(dict[bytes, int]):
         self.all.append(measured)
         self.structures.append(measured.structure)
         self.environments.add(measured.environment)
+        place = (measured.test, measured.label, measured.rank)
+        self.places.append(self._places.setdefault(place, len(self._places)))
         return number
 
 
@@ -197,10 +204,14 @@ class RunReader:
             raise other_number_of_times(len(stored.measurements), len(stored.varying), name)
         try:
             structures = set(map(self._structures.__getitem__, map(bytes, stored.structures)))
+            if len(structures) < len(stored.structures):
+                raise structure_twice(name)
             rows = array("I", list(map(self._measurements.__getitem__, map(bytes, stored.measurements))))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRecord(f"{name}: no record of a run: {error}") from None
         self._refuse_unknown_places(rows, len(stored.environments), structures, name)
+        if len(set(map(self._measurements.places.__getitem__, rows))) < len(rows):
+            refuse_measured_twice(map(self._measurements.all.__getitem__, rows), name)
         head = {field: getattr(stored, field) for field in RunHead.__struct_fields__}
         head["environments"] = self._environments.setdefault(stored.environments, stored.environments)
         return HistoryRun(**head, rows=rows, measurements=self._measurements.all, times=self._times(stored.varying))

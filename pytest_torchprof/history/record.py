@@ -25,7 +25,7 @@ from pytest_torchprof.report.outcome import BaselineState, Outcome  # noqa: TC00
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
     from pathlib import Path
 
 SCHEMA: Final = 1
@@ -37,6 +37,9 @@ Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 Sha = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 """The full hash of a commit."""
 Moment = Annotated[datetime, Meta(tz=True)]
+Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[float, Meta(ge=0, multiple_of=1)]
+"""A whole number, which JSON may write as 5 or 5.0."""
 
 
 class Event(StrEnum):
@@ -74,7 +77,7 @@ class CommitRecord(Struct, frozen=True, kw_only=True):
     ancestors: tuple[Sha, ...]
     """Its first parent, that one's first parent, and so on, as far as the clone has them: 200 at most."""
     shallow: bool
-    branch: str | None
+    branch: Name | None
     dirty: bool
     """Whether the working tree had changes that were not committed."""
 
@@ -92,7 +95,7 @@ class KernelCount(Struct, frozen=True, array_like=True):
     """How often a step launches the kernels of one name."""
 
     name: str
-    count: int
+    count: Annotated[int, Meta(ge=0)]
 
 
 class StructureRecord(Struct, frozen=True, array_like=True):
@@ -106,7 +109,7 @@ class StructureRecord(Struct, frozen=True, array_like=True):
 class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the code decides of one measurement: the same in the next run if nothing has changed."""
 
-    test: str
+    test: Name
     """pytest's node id."""
     label: str | None = None
     rank: int | None = None
@@ -123,7 +126,7 @@ class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which of the run's environments it had; None if nothing was recorded."""
     structure: str | None = None
     """Which of the run's structures it launched."""
-    counts: dict[str, float] = {}
+    counts: dict[str, Count] = {}
     """The exact numbers of the worst step, without those that are not known; empty if it was not judged."""
 
 
@@ -210,6 +213,10 @@ class BadRecord(TorchprofError):
     code = Code.BAD_RECORD
 
 
+class NewerRecord(BadRecord):
+    """A record that a newer version has written: nothing is wrong with it."""
+
+
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
 _HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
@@ -269,6 +276,9 @@ def decode(data: bytes, name: str) -> RunRecord:
     if len(record.varying) != len(record.measurements):
         raise other_number_of_times(len(record.measurements), len(record.varying), name)
     structures = {structure.name for structure in record.structures}
+    if len(structures) < len(record.structures):
+        raise structure_twice(name)
+    refuse_measured_twice(record.measurements, name)
     orders = 0 if record.launched is UNSET else len(record.launched.orders)
     for measured, varying in zip(record.measurements, record.varying, strict=True):
         refuse_unknown_places(measured, len(record.environments), structures, name)
@@ -373,7 +383,7 @@ def head_in(beginning: bytes, name: str, decoder: msgspec.json.Decoder[Any] | No
 
 def _refuse_newer(schema: int, name: str) -> None:
     if schema > SCHEMA:
-        raise BadRecord(f"{name}: of schema {schema}, written by a newer pytest-torchprof than this: update it")
+        raise NewerRecord(f"{name}: of schema {schema}, written by a newer pytest-torchprof than this: update it")
 
 
 def other_number_of_times(measurements: int, varying: int, name: str) -> BadRecord:
@@ -389,6 +399,20 @@ def refuse_unknown_places(
         raise BadRecord(f"{name}: {measured.test} names an environment that is not in the record")
     if measured.structure is not None and measured.structure not in structures:
         raise BadRecord(f"{name}: {measured.test} names a structure that is not in the record")
+
+
+def structure_twice(name: str) -> BadRecord:
+    """Return the refusal of a record of which nobody knows what one of its structures launches."""
+    return BadRecord(f"{name}: has a structure more than once")
+
+
+def refuse_measured_twice(measurements: Iterable[MeasurementRecord], name: str) -> None:
+    """Raise BadRecord if a test was measured twice under the same label and on the same rank."""
+    seen: set[tuple[str, str | None, int | None]] = set()
+    for own in measurements:
+        if (key := (own.test, own.label, own.rank)) in seen:
+            raise BadRecord(f"{name}: has more than one measurement of {own.test} with the same label and rank")
+        seen.add(key)
 
 
 class _OnlySchema(Struct):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from pytest_torchprof.history.record import (
     BEGINNING_BYTES,
     BadRecord,
+    NewerRecord,
     RunHead,
     RunRecord,
     decode,
@@ -150,3 +151,10 @@ def decoded(name: str, content: bytes) -> RunRecord | BadRecord:
 def another_of_the_same_id(name: str) -> BadRecord:
     """Return the refusal of a record whose id another one has, which is called so."""
     return BadRecord(f"{name} is another record of the same id, and stays as it is")
+
+
+def in_the_way(problem: BadRecord, name: str) -> BadRecord:
+    """Return the refusal of a record in whose place a damaged one lies, which is called so."""
+    if isinstance(problem, NewerRecord):
+        return problem
+    return BadRecord(f"{problem.text}; it is in the way of its good copy: remove {name}, and import that again")

@@ -19,6 +19,8 @@ WORKER_KEY = "torchprof"
 """The name under which a worker hands its results over."""
 WORDS_KEY = "torchprof_words"
 """The name under which a worker finds the arguments that pytest was called with."""
+RESULTS = "torchprof_results"
+"""The attribute of a test's last report with which a worker hands its measurements over, in case it crashes later."""
 HAND_OVER: pytest.StashKey[Callable[[ProcessResults], None]] = pytest.StashKey()
 """The function by which a rank hands its results over."""
 
