@@ -7,6 +7,8 @@ from histories import H100, UPGRADED, launched, run_of, sha, write
 from msgspec.structs import replace
 from test_history import FIVE, SIX, TEST, changes
 
+from pytest_torchprof.cli import main
+
 pytestmark = pytest.mark.any_torch
 SEVEN = {**SIX, "copy": 1}
 NIGHTLY = [replace(H100, torch=f"2.16.0.dev{number}") for number in range(10)]
@@ -84,3 +86,21 @@ def test_a_version_that_leaves_a_matrix_is_compared_with_what_is_measured_from_t
 def test_a_version_that_lacks_the_newest_commit_alone_has_not_left_the_matrix(tmp_path, capsys):
     runs = [run for at in range(6) for run in (old(at), new(at))] + [new(6)]
     assert steps(capsys, write(tmp_path, runs), status=0) == []
+
+
+def asked(capsys, folder):
+    assert main(["history", "when", str(folder), TEST, "kernels >= 6"]) == 0
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[2:]]
+
+
+def test_since_when_a_condition_holds_is_said_for_each_of_the_versions_that_are_side_by_side(tmp_path, capsys):
+    runs = [run for at in range(6) for run in (old(at), new(at, SIX if at >= 3 else FIVE))]
+    assert asked(capsys, write(tmp_path, runs)) == [
+        "kernels >= 6, torch 2.14.0: never, in 6 runs",
+        f"kernels >= 6, torch 2.15.0: since {sha(3)[:7]} (2026-01-04); {sha(2)[:7]} before it had 5",
+    ]
+
+
+def test_since_when_a_condition_holds_is_what_the_changes_say_also_where_a_machine_was_late(tmp_path, capsys):
+    (line,) = asked(capsys, write(tmp_path, ROLLED_OUT))
+    assert line == f"kernels >= 6: since {sha(10)[:7]} (2026-01-11); {sha(9)[:7]} before it had 5"

@@ -26,7 +26,7 @@ from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 from pytest_torchprof.history.rows_differ import RowsDiffer
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.series import EXACT, Series
-from pytest_torchprof.history.since import answer_of, read_condition
+from pytest_torchprof.history.since import answers_of, read_condition
 from pytest_torchprof.history.sources import notes_in, records_in
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import has_tables, store_at, tables_at
@@ -304,9 +304,9 @@ def _when(arguments: Namespace) -> int:
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
     sure = not _is_unsure(branch)
     for series in all_series:
-        answer = answer_of(series, condition)
-        sys.stdout.write("\n".join(when_lines(series, answer, arguments.condition, width)) + "\n")
-        sure &= answer.is_sure
+        answers = answers_of(series, condition)
+        sys.stdout.write("\n".join(when_lines(series, answers, arguments.condition, width)) + "\n")
+        sure &= all(answer.is_sure for answer in answers)
     return DONE if sure else UNKNOWN
 
 

@@ -14,7 +14,7 @@ from pytest_torchprof.history.stopped import lacks_more_than_ever
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.history.series import SameRuns, Series
+    from pytest_torchprof.history.series import Point, SameRuns, Series
 
 _TURNS: Final = 4
 """How often two versions take turns, each coming back, before they count as side by side: one rolled back takes two."""
@@ -60,6 +60,16 @@ def lanes_of(series: Series) -> list[list[SameRuns]]:
         else:
             lanes.append([own])
     return [stretches for lane in lanes for stretches in _in_turn(lane)]
+
+
+def points_by_lane(series: Series) -> Iterator[list[Point]]:
+    """Yield the points of each lane in order, without those that are compared with none."""
+    known: set[object] = set()
+    for lane in lanes_of(series):
+        versions = {stretch.versions for stretch in lane}
+        if not versions <= known:
+            known |= versions
+            yield [series.point(stretch, index) for stretch in lane for index in stretch.indices]
 
 
 def ended_lanes(series: Series, lanes: Sequence[Sequence[SameRuns]]) -> Iterator[tuple[list[SameRuns], list[SameRuns]]]:

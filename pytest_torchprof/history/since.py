@@ -8,14 +8,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from pytest_torchprof.history.lanes import points_by_lane
 from pytest_torchprof.history.series import EXACT
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.history.series import Point, Series
 
@@ -73,6 +75,8 @@ class ConditionAnswer(Struct, frozen=True, kw_only=True):
     known: int
     """How many points have the number."""
     newest_is_known: bool
+    versions: Mapping[str, object] = {}
+    """What its newest versions do not have in common with those side by side; empty where there are none."""
 
     @property
     def is_sure(self) -> bool:
@@ -91,13 +95,28 @@ def read_condition(text: str) -> Condition:
     return Condition(name, sign, float(bound))
 
 
-def answer_of(series: Series, condition: Condition) -> ConditionAnswer:
-    """Return where a condition holds in a series; points at which the number is not known are gaps."""
+def answers_of(series: Series, condition: Condition) -> list[ConditionAnswer]:
+    """Return where a condition holds in a series, with each of the versions that are in use side by side.
+
+    Points at which the number is not known are gaps.
+    """
+    lanes = list(points_by_lane(series)) or [[]]
+    newest = [asdict(lane[-1].environment) for lane in lanes if lane]
+    apart = [name for name in (newest[0] if newest else {}) if len({str(own[name]) for own in newest}) > 1]
+    return [
+        _answer(series, lane, condition, {name: getattr(lane[-1].environment, name) for name in apart})
+        for lane in lanes
+    ]
+
+
+def _answer(
+    series: Series, points: Iterable[Point], condition: Condition, versions: Mapping[str, object]
+) -> ConditionAnswer:
     index_of = {run.uuid: at for at, run in enumerate(series.branch.runs)}
     gaps = list(series.unmeasured)
     known: list[tuple[Point, bool]] = []
     holds: bool | None = None
-    for point in series.points:
+    for point in points:
         holds = condition.holds(point)
         if holds is None:
             gaps.append(index_of[point.run.uuid])
@@ -133,4 +152,6 @@ def answer_of(series: Series, condition: Condition) -> ConditionAnswer:
             )
         )
     newest_is_known = holds is not None and not series.newest_is_lacking
-    return ConditionAnswer(intervals=tuple(intervals), known=len(known), newest_is_known=newest_is_known)
+    return ConditionAnswer(
+        intervals=tuple(intervals), known=len(known), newest_is_known=newest_is_known, versions=versions
+    )

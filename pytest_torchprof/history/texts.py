@@ -169,19 +169,23 @@ def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point
     ]
 
 
-def when_lines(series: Series, answer: ConditionAnswer, condition: str, width: int) -> list[str]:
-    """Return in which commits a condition holds in a series."""
-    lines = [printable(f"{series.key.name}   {series.key.hardware}")]
-    for interval in answer.intervals:
-        lines += [printable(line) for line in wrapped(_interval(interval, condition), _INDENT, first="  ", width=width)]
-    if not answer.intervals:
-        never = f"never, in {counted(answer.known, 'run')}" if answer.known else "not known: no run has measured it"
-        lines.append(printable(f"  {condition}: {never}"))
+def when_lines(series: Series, answers: Sequence[ConditionAnswer], condition: str, width: int) -> list[str]:
+    """Return in which commits a condition holds in a series, for each of the versions that are side by side."""
+    lines = [f"{series.key.name}   {series.key.hardware}"]
+    for answer in answers:
+        versions = "".join(f", {name} {value}" for name, value in answer.versions.items())
+        asked = f"{condition}{versions}"
+        for interval in answer.intervals:
+            lines += wrapped(_interval(interval, asked), _INDENT, first="  ", width=width)
+        if not answer.intervals:
+            never = f"never, in {counted(answer.known, 'run')}" if answer.known else "not known: no run has measured it"
+            lines.append(f"  {asked}: {never}")
     stopped = stopped_texts([series])
-    lines += [printable(line) for text in stopped for line in wrapped(text, _INDENT, first="  ", width=width)]
-    if answer.known and not answer.newest_is_known and not stopped:
+    for text in stopped:
+        lines += wrapped(text, _INDENT, first="  ", width=width)
+    if not stopped and any(answer.known and not answer.newest_is_known for answer in answers):
         lines.append("  not known of the newest commit, which was not measured")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def _interval(interval: Interval, condition: str) -> str:
