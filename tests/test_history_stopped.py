@@ -35,7 +35,7 @@ def said(capsys, status, *words):
 def test_a_gpu_that_is_measured_no_more_is_named_and_leaves_the_gate_open(lost, capsys):
     (stopped,) = changes(capsys, lost, "--fail-on=counts", status=3)["stopped"]
     assert (stopped["hardware"], stopped["until"], stopped["runs"]) == (H100.gpu, sha(4), 15)
-    named = f"not measured any more: {H100.gpu}, last at {sha(4)[:7]} (2026-01-05); 15 newer runs"
+    named = f"not measured any more: {H100.gpu}, last at {sha(4)[:7]} (2026-01-05); 15 runs of this branch"
     assert named in said(capsys, 3, "changes", lost, "--fail-on=times")
     assert named in said(capsys, 3, "when", lost, TEST, "kernels >= 5")
     assert named in said(capsys, 0, "log", lost, TEST)

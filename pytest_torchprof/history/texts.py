@@ -130,7 +130,7 @@ def stopped_texts(all_series: Sequence[Series]) -> list[str]:
 
 def _stopped(stopped: StoppedHardware, notes: Notes) -> str:
     known = stopped.accepted_because(notes)
-    lacking = f"{counted(stopped.runs, 'newer run')} of this branch did not measure on it"
+    lacking = f"{counted(stopped.runs, 'run')} of this branch came later and did not measure on it"
     last = f"not measured any more: {stopped.hardware}, last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
     return f"{last}; {lacking}  [{stopped.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
 
