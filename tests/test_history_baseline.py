@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from pytest_torchprof import baseline, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.history.entries import entry_in
+from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import SUFFIX, Event, RunRecord, decode, encode, read
-from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
+from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import where_of

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import SUFFIX, read
-from pytest_torchprof.history.run_record import machine_of
 from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.trace.metadata import Environment
 

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
+from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.rank_test import least_share, one_sided
 from pytest_torchprof.history.record import SUFFIX, MachineRecord, VaryingRecord, encode
-from pytest_torchprof.history.run_record import machine_of
 from pytest_torchprof.history.steps import LARGEST_CHANCE, largest_chance, next_chance, one_per_process, steps_of
 
 pytestmark = pytest.mark.any_torch
@@ -254,19 +254,7 @@ def test_the_untraced_time_is_taken_where_there_is_one_and_other_conditions_are_
     assert answer["times"][0]["segments"][0]["median_us"] == pytest.approx(50, rel=0.01)
 
 
-def test_a_run_that_measured_the_same_twice_counts_once(capsys, tmp_path):
-    runs = [
-        run_of(
-            at,
-            launched(TEST, FIVE),
-            launched(TEST, FIVE),
-            varying=tuple(VaryingRecord(numbers={"gpu_busy_us": 100 * factor * more}) for more in (0.99, 1.01)),
-        )
-        for at, factor in enumerate(scattered(30))
-    ]
-    (own,) = changes(capsys, kept(tmp_path, runs))["times"]
-    assert own["points"] == 30
-    assert own["segments"][0]["median_us"] == pytest.approx(100, rel=0.005)
+def test_times_of_one_process_count_as_one():
     assert one_per_process([1.0, 2.0, 9.0, 4.0], "abaa") == [4.0, 2.0]
 
 

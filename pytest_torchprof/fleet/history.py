@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from pytest_torchprof.fleet.names import names_of
 from pytest_torchprof.fleet.sources import LIST
+from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import MOST_MEASUREMENTS, MachineRecord, RunRecord, as_written
-from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
+from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.outcome import Outcome

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.history.run_record import machine_of
+from pytest_torchprof.history.record import MachineRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.history.reading import HistoryRun
     from pytest_torchprof.trace.metadata import Environment
+
+
+def machine_of(environments: Sequence[Environment]) -> MachineRecord:
+    """Return the machine of these environments; of several GPU models the first by name, whichever test ran first."""
+    gpu, cpu, driver = (
+        min((value for environment in environments if (value := getattr(environment, name)) is not None), default=None)
+        for name in ("gpu", "cpu", "driver")
+    )
+    digest = hashlib.sha256("\n".join((gpu or "", cpu or "", driver or "")).encode()).hexdigest()[:16]
+    return MachineRecord(digest=digest, gpu=gpu, cpu=cpu, driver=driver)
 
 
 class Machines(dict["int | None", "list[str]"]):

@@ -116,8 +116,8 @@ class _Measurements(dict[bytes, int]):
         self.environments: set[int | None] = {None}
         """All that one of them names."""
         self.places: list[int] = []
-        """For each of them the number of its test, label and rank."""
-        self._places: dict[tuple[str, str | None, int | None], int] = {}
+        """For each of them the number of its test, label, rank and device."""
+        self._places: dict[tuple[str, str | None, int | None, str], int] = {}
 
     def __missing__(self, raw: bytes) -> int:
         measured = msgspec.json.decode(raw, type=MeasurementRecord)
@@ -125,7 +125,7 @@ class _Measurements(dict[bytes, int]):
         self.all.append(measured)
         self.structures.append(measured.structure)
         self.environments.add(measured.environment)
-        place = (measured.test, measured.label, measured.rank)
+        place = (measured.test, measured.label, measured.rank, measured.device)
         self.places.append(self._places.setdefault(place, len(self._places)))
         return number
 

@@ -407,10 +407,10 @@ def structure_twice(name: str) -> BadRecord:
 
 
 def refuse_measured_twice(measurements: Iterable[MeasurementRecord], name: str) -> None:
-    """Raise BadRecord if a test was measured twice under the same label and on the same rank."""
-    seen: set[tuple[str, str | None, int | None]] = set()
+    """Raise BadRecord if a test was measured twice under the same label, on the same rank and for the same device."""
+    seen: set[tuple[str, str | None, int | None, str]] = set()
     for own in measurements:
-        if (key := (own.test, own.label, own.rank)) in seen:
+        if (key := (own.test, own.label, own.rank, own.device)) in seen:
             raise BadRecord(f"{name}: has more than one measurement of {own.test} with the same label and rank")
         seen.add(key)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.history.launched import also_varying, launched_of
 from pytest_torchprof.history.record import (
     KernelCount,
-    MachineRecord,
     MeasurementRecord,
     StructureRecord,
     VaryingRecord,
@@ -33,16 +31,6 @@ def environments_of(results: Iterable[Result]) -> tuple[Environment, ...]:
     """Return the environments of a run's measurements, each once: versions and settings, without the clocks."""
     known = (result.environment for result in results)
     return tuple(dict.fromkeys(_lasting(environment) for environment in known if environment is not None))
-
-
-def machine_of(environments: Sequence[Environment]) -> MachineRecord:
-    """Return the machine of these environments; of several GPU models the first by name, whichever test ran first."""
-    gpu, cpu, driver = (
-        min((value for environment in environments if (value := getattr(environment, name)) is not None), default=None)
-        for name in ("gpu", "cpu", "driver")
-    )
-    digest = hashlib.sha256("\n".join((gpu or "", cpu or "", driver or "")).encode()).hexdigest()[:16]
-    return MachineRecord(digest=digest, gpu=gpu, cpu=cpu, driver=driver)
 
 
 def measurements_of(results: Iterable[Result], environments: Sequence[Environment]) -> tuple[MeasurementRecord, ...]:

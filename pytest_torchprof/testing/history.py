@@ -14,9 +14,10 @@ from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
 from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
+from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import AllTests, BadRecord, RunRecord, as_written
 from pytest_torchprof.history.results import with_results
-from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
+from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.reasons.codes import Code, coded
