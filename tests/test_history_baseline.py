@@ -326,7 +326,7 @@ def test_a_test_that_the_branch_has_skipped_is_not_measured(run_tests, branch):
     told = judged(run_tests, ONE + OTHER, status=1)
     assert told["test_other"]["outcome"] == "passed"
     reason = told["test_block"]["reason"]
-    assert (reason["reason"], reason["outcome"]) == ("unmeasured-on-branch", "not measured")
+    assert (reason["reason"], reason["outcome"]) == ("unmeasured-on-branch", "skipped")
 
 
 def test_a_damaged_record_is_named_and_an_older_run_judges(run_tests, branch):
