@@ -164,7 +164,7 @@ class TraceBuilder:
         self.event("kernel", name, start, dur, pid=device, tid=stream, **found)
 
     def memcpy(
-        self, kind: str, start: float, dur: float, correlation: int, *, size: int = 4, device: int = 0, stream: int = 7
+        self, kind: str, start: float, dur: float, correlation: int, *, size: Any = 4, device: int = 0, stream: int = 7
     ) -> None:
         """Add a copy such as ``HtoD``."""
         ends = {"H": "Pageable", "D": "Device"}

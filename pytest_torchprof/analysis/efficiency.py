@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.analysis.parts import copied_bytes, copy_direction
 from pytest_torchprof.analysis.step_time import SilentTime, StepTime, step_time
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.reasons.limits import (
@@ -38,8 +38,8 @@ class Copies(ShownFields, frozen=True, kw_only=True):
     direction: str
     """``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``."""
     count: int
-    size: int
-    """In bytes."""
+    size: int | None
+    """In bytes; None where one of them does not tell."""
     time_us: float
     gb_per_s: float | None
     """Bytes over the time they took, in 1e9 bytes per second; None where no time or no size is recorded."""
@@ -156,7 +156,7 @@ def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
         by_direction[called[gpu.name[i]]].append(i)
     rows = []
     for direction, members in by_direction.items():
-        size, spent = sum([max(gpu.size[i], 0) for i in members]), sum([gpu.end[i] - gpu.start[i] for i in members])
+        size, spent = copied_bytes(work.trace, members), sum([gpu.end[i] - gpu.start[i] for i in members])
         rows.append(
             Copies(
                 direction=direction,

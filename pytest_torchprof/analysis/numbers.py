@@ -368,9 +368,11 @@ def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
 def _reduced(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]], Any]) -> Numbers:
     chosen = {}
     for name in OF_STEP:
-        # A step without GPU operations has no ratio; the others' still says something.
         values = [value for step in steps if (value := getattr(step, name)) is not None]
-        chosen[name] = choose(values) if values else None
+        # A step without GPU operations has no ratio; the others' still says something. A count or a size that a step
+        # does not tell may be larger there than in all others.
+        is_known = len(values) == len(steps) or not BY_NAME[name].exact
+        chosen[name] = choose(values) if values and is_known else None
     return replace(whole, **chosen)
 
 

@@ -178,6 +178,12 @@ def lost_copies(trace: Trace) -> list[str]:
     return [trace.names[trace.calls.name[i]] for i in trace.links.lost_copies if trace.step_of_call[i] != ABSENT]
 
 
+def copied_bytes(trace: Trace, copies: Sequence[int]) -> int | None:
+    """Return how many bytes the copies moved; None where one of them does not tell."""
+    sizes = [trace.gpu.size[i] for i in copies]
+    return sum(sizes) if min(sizes, default=0) >= 0 else None
+
+
 class StepWork:
     """The work of a step or range as the numbers take it; on the CPU as device it is the computing operators."""
 
@@ -221,8 +227,8 @@ class StepWork:
 
     @property
     def bytes_copied(self) -> int | None:
-        """The size of all copies; None where a kernel of the runtime's copies, which does not tell."""
-        return sum([max(self._trace.gpu.size[i], 0) for i in self._copies]) if self._copies_tell else None
+        """The size of all copies; None where one is a kernel, which does not tell, or does not tell its own."""
+        return copied_bytes(self._trace, self._copies) if self._copies_tell else None
 
     @property
     def _copies_tell(self) -> bool:

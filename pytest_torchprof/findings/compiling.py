@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH
+from pytest_torchprof.analysis.parts import copied_bytes
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.compiling import (
     BackwardNotCompiled,
@@ -209,7 +210,7 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
     spent = work.time_us(into_graphs)
     if not into_graphs or spent < at[GRAPH_COPIES] * work.kernel_time_us:
         return
-    size = sum(max(trace.gpu.size[i], 0) for i in into_graphs)
+    size = copied_bytes(trace, [i for i in into_graphs if trace.gpu.kind[i] == MEMCPY])
     yield CopiesIntoGraphs(**evidence(work, into_graphs), bytes=size, saves_us=spent)
 
 

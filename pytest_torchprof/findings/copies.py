@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.analysis.parts import copied_bytes, copy_direction
 from pytest_torchprof.findings.catalogue.costs import CopiesTakeLong, CopyKernels
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import evidence, members
@@ -51,7 +51,7 @@ def _copies_take_long(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         time_us=work.time_us(copies),
         share=share,
         count=len(copies),
-        bytes=sum(max(gpu.size[i], 0) for i in copies),
+        bytes=copied_bytes(trace, copies),
         directions_us={name: ns / 1000 for name, ns in directions.most_common()},
         pageable_us=work.time_us(i for i in copies if "Pageable" in trace.names[gpu.name[i]]),
         alone_us=max(alone) / 1000,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
-from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.analysis.parts import copied_bytes, copy_direction
 from pytest_torchprof.findings.catalogue.products import (
     Fp32Products,
     HiddenCopy,
@@ -259,7 +259,7 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     spent = work.time_us(copies)
     if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
-    size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
+    size = copied_bytes(trace, [i for i in copies if trace.gpu.kind[i] == MEMCPY])
     yield HiddenCopy(
         time_us=spent,
         share=work.share_of(copies),

@@ -124,7 +124,8 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
     time_us: float
     share: float
     count: int
-    bytes: int
+    bytes: int | None
+    """None where a copy does not tell its size."""
     directions_us: Mapping[str, float]
     """The time of each direction, such as HtoD, the longest first."""
     pageable_us: float

@@ -38,7 +38,8 @@ class CopiesIntoGraphs(OfKernels, frozen=True, kw_only=True, tag="cudagraph-inpu
     )
     ACTION = "keep inputs at the same address (mark_static_address)"
 
-    bytes: int
+    bytes: int | None
+    """None where a copy does not tell its size."""
 
 
 class GraphRecaptured(InRange, frozen=True, kw_only=True, tag="graph-recaptured"):

@@ -172,7 +172,8 @@ class HiddenCopy(Finding, frozen=True, kw_only=True, tag="hidden-copy"):
     time_us: float
     share: float
     copies: int
-    bytes: int
+    bytes: int | None
+    """None where a copy does not tell its size."""
     ops: tuple[str, ...]
     """The products."""
 
