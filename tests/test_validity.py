@@ -10,7 +10,7 @@ from facts import says, why_not, why_unreadable
 from pytest_torchprof import NotMeasured, capture, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.lost_work import LossNoted, LostGraphKernels, LostKernels, UntimedKernels
+from pytest_torchprof.reasons.lost_work import LossNoted, LostGraphKernels, LostKernels, RanBeforeLaunch, UntimedKernels
 from pytest_torchprof.reasons.own_steps import EarlierWork, OtherSteps, StepsOverlap, StepsOverlapOnThreads
 from pytest_torchprof.reasons.recordings import Absent, NoLaunches, NumberNotRecorded, UnknownWork
 from pytest_torchprof.reasons.unreadable import WrongEntry
@@ -141,6 +141,26 @@ def test_a_gpu_operation_without_a_duration_that_can_be_one_is_not_measured(tmp_
     assert found.median.kernel_time_us >= 0
     assert main(["check", str(path), "--limit", "max_gpu_time=1"]) == 3
     assert str(UntimedKernels(1)) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("early_us", [40, 1_000_000])
+def test_an_operation_that_began_before_its_launch_is_not_measured(tmp_path, own, early_us):
+    """Such a time contradicts the CPU's clock, and with it each idle time and each share of the window."""
+    builder = own_recording({"k": 2}) if own else TraceBuilder()
+    builder.launched("early", 500, wait=-early_us - 7)
+    path = builder.write(tmp_path / "t.json")
+    reason = why_not_judged(load(path), min_gpu_utilization=0.0)
+    assert (type(reason), reason.operations, reason.first) == (RanBeforeLaunch, 1, "early")
+    assert reason.early_us >= early_us
+    assert main(["check", str(path), "--limit", "min_gpu_utilization=0.9"]) == 3
+
+
+def test_clocks_that_are_a_few_microseconds_apart_are_believed(tmp_path):
+    builder = own_recording({"k": 2})
+    builder.launched("early", 500, wait=-20)
+    found = load(builder.write(tmp_path / "t.json"))
+    assert found.doubt is None
 
 
 def test_steps_of_two_processes_in_one_file_are_not_measured(profile):

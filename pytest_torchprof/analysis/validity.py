@@ -6,7 +6,8 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
-from operator import itemgetter
+from math import inf
+from operator import itemgetter, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
@@ -29,6 +30,7 @@ from pytest_torchprof.reasons.lost_work import (
     LostLaunches,
     PackageMayHaveRun,
     PackageRan,
+    RanBeforeLaunch,
     RanOnOtherThread,
     UnplacedLaunches,
     UntimedKernels,
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.metadata import Metadata
 
 _CUT_NS = 2000
+_APART_NS = 30_000
+"""The profiler puts the GPU's times on the CPU's clock to a few microseconds; beyond that the two disagree."""
 _LOGS = ("ERROR", "WARNING", "INFO")
 # libkineto/src: CuptiActivityApi.cpp, RoctracerLogger.cpp, CuptiActivityProfiler.cpp ("Record counts").
 _LOSS = re.compile(r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1")
@@ -239,7 +243,19 @@ def _gpu_side(trace: Trace, stake: Stake) -> Reason | None:
         return _lost_of_graphs(trace, cut)
     if trace.untimed:
         return UntimedKernels(trace.untimed)
-    return None
+    return _ran_before_launch(trace)
+
+
+def _ran_before_launch(trace: Trace) -> Reason | None:
+    """Return the reason if operations began before their launches by more than clocks are apart; else None."""
+    gpu = trace.gpu
+    # What has no launch, -1, finds the last entry.
+    launched = [*trace.calls.start, -inf]
+    ahead_ns = list(map(sub, map(launched.__getitem__, trace.links.call_of), gpu.start))
+    if not ahead_ns or (most := max(ahead_ns)) <= _APART_NS:
+        return None
+    operations = sum(map(_APART_NS.__lt__, ahead_ns))
+    return RanBeforeLaunch(operations, trace.names[gpu.name[ahead_ns.index(most)]], most / 1000)
 
 
 def _untied(trace: Trace, stake: Stake) -> Reason | None:

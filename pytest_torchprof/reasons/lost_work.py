@@ -134,6 +134,23 @@ class UntimedKernels(Reason, frozen=True):
     operations: int
 
 
+class RanBeforeLaunch(Reason, frozen=True):
+    """GPU operations began before the calls that launched them."""
+
+    CODE = Code.UNTIMED_KERNELS
+    SENTENCE = (
+        "{operations:GPU operation} began before {operations:its launch|their launches}, {first:line} by "
+        "{early_us:us}: the clocks of CPU and GPU differ, or times in the recording are wrong"
+    )
+    MEANING = "no work begins before its launch: the recording's times, or what belongs to which launch, are wrong"
+    ADVICE = "record again; a clock that was set meanwhile, or another exporter than torch's, may be why"
+
+    operations: int
+    first: str
+    """The name of the one that began earliest before its launch."""
+    early_us: float
+
+
 class RanOnOtherThread(Reason, frozen=True):
     """The measured code handed something to another thread, whose operators are not recorded."""
 
