@@ -304,9 +304,14 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    run = item.stash.get(RUN, None)
     if (refusal := item.stash.get(REFUSAL, None)) is not None:
+        if run is not None and run.body_left:
+            from pytest_torchprof.testing.judging import judge
+
+            judge(run)
         raise refusal
-    if (run := item.stash.get(RUN, None)) is not None:
+    if run is not None:
         from pytest_torchprof.testing.phases import around_call, without_trace_records
 
         with without_trace_records(), run.called(), around_call(run, item):

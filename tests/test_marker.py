@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from textwrap import dedent
 
 import pytest
 
+from pytest_torchprof.reasons.testing import BodyUnrepeatable
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 
@@ -293,7 +295,73 @@ async def test_async():
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: test_it.py::test_async is async*torchprof.measure*"])
+    result.stdout.fnmatch_lines(
+        ["not measured: test_it.py::test_async is async*", "*torchprof.measure*unrepeatable-body*"]
+    )
+
+
+BODIES_CALLED_ONCE = {
+    "async": "async def test_it():\n    torch.sin(x)",
+    "hypothesis": "@hypothesis.given(strategies.integers(1, 2))\ndef test_it(k):\n    torch.sin(x)",
+}
+
+
+@pytest.mark.parametrize("body", BODIES_CALLED_ONCE.values(), ids=BODIES_CALLED_ONCE)
+def test_a_body_that_cannot_be_repeated_has_a_row_in_what_the_run_reports(run_tests, pytester, monkeypatch, body):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    marker = '@pytest.mark.torchprof(device="cpu", max_kernels=1)'
+    imports = "import hypothesis\nfrom hypothesis import strategies\n" if "hypothesis" in body else ""
+    result = run_tests(f"{imports}{marker}\n{body}\n", "--torchprof-report=r.json", "--torchprof-report=r.md")
+    result.assert_outcomes(failed=1)
+    (row,) = json.loads((pytester.path / "r.json").read_text())["results"]
+    assert (row["nodeid"], row["outcome"]) == ("test_it.py::test_it", "not measured")
+    assert row["reason"]["reason"] == BodyUnrepeatable.__struct_config__.tag
+    assert "test_it.py::test_it" in (pytester.path / "r.md").read_text()
+    result.stdout.fnmatch_lines(["1 not measured", "::error file=test_it.py*unrepeatable-body*"])
+
+
+SKIPS_IN_A_STEP = {
+    "marker": """
+        @pytest.mark.torchprof(device="cpu", max_kernels=1)
+        def test_it():
+            torch.sin(x)
+            pytest.skip("late")
+        """,
+    "unittest": """
+        import unittest
+
+        class TestIt(unittest.TestCase):
+            @pytest.mark.torchprof(device="cpu", max_kernels=1)
+            def test_it(self):
+                torch.sin(x)
+                self.skipTest("late")
+        """,
+    "measure": """
+        def test_it(torchprof):
+            with torchprof.measure("part", max_kernels=1) as m:
+                for _ in m.steps():
+                    torch.sin(x)
+                    pytest.skip("late")
+        """,
+    "call": """
+        def test_it(torchprof):
+            def step():
+                torch.sin(x)
+                pytest.skip("late")
+            torchprof(step)
+        """,
+}
+
+
+@pytest.mark.parametrize("body", SKIPS_IN_A_STEP.values(), ids=SKIPS_IN_A_STEP)
+def test_a_step_that_skips_is_skipped_in_all_that_the_run_reports(run_tests, pytester, monkeypatch, body):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = run_tests(dedent(body), "--torchprof-device=cpu", "--torchprof-report=r.json")
+    result.assert_outcomes(skipped=1)
+    (row,) = json.loads((pytester.path / "r.json").read_text())["results"]
+    assert row["outcome"] == "skipped"
+    result.stdout.fnmatch_lines(["1 not judged"])
+    result.stdout.no_fnmatch_line("::error*")
 
 
 def test_a_device_that_is_not_there_is_not_measured(run_tests):

@@ -65,10 +65,10 @@ def settle(item: pytest.Item) -> None:
         return
     # Every item that a marker measures has a function.
     if run.body_is_step and (trait := _why_no_step(item.obj)):  # type: ignore[attr-defined]
-        if run.test.options.warns_of(""):
-            run.leave_body(BodyUnrepeatable(run.test.nodeid, trait))
-            return
-        item.stash[REFUSAL] = not_measured(BodyUnrepeatable(run.test.nodeid, trait))
+        reason = BodyUnrepeatable(run.test.nodeid, trait)
+        run.leave_body(reason)
+        if not run.test.options.warns_of(""):
+            item.stash[REFUSAL] = not_measured(reason)
 
 
 def _settled(item: pytest.Item) -> TestRun:
