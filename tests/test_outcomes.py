@@ -13,7 +13,10 @@ from pytest_torchprof.cli import main
 
 pytestmark = pytest.mark.any_torch
 SOURCE = """
+import _thread
+import asyncio
 import threading
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
@@ -68,6 +71,13 @@ class Test(unittest.TestCase):
     )
 
 
+def in_loop(body):
+    """Return a test that runs a body in a loop of asyncio, where ``missing()`` is a coroutine that misses."""
+    lines = f"async def missing():\n        {MISSED}\n    async def run():\n        {body}\n    asyncio.run(run())"
+    return of_test(lines)
+
+
+FINALIZED = "class Final:\n        def __del__(self): {body}\n    Final()"
 MISSED, UNMEASURED = "profile.expect(max_kernels=0)", "profile.expect(max_syncs=0)"
 OUTCOMES = {
     "a limit is missed": (of_test(MISSED), "failed"),
@@ -113,6 +123,42 @@ OUTCOMES = {
     "a thread misses while the test is torn down": (
         of_test("pass", "late", f"@pytest.fixture\ndef late(profile):\n    yield\n    in_thread(lambda: {MISSED})"),
         "error",
+    ),
+    "a task misses that nobody awaits": (
+        in_loop("asyncio.create_task(missing()); await asyncio.sleep(0.01)"),
+        "failed",
+    ),
+    "a callback of a loop misses": (
+        in_loop(f"asyncio.get_running_loop().call_soon(lambda: {MISSED}); await asyncio.sleep(0.01)"),
+        "failed",
+    ),
+    "a task misses in a cycle of references": (
+        in_loop(
+            "task = asyncio.create_task(missing()); task.add_done_callback([task].append); await asyncio.sleep(0.01)"
+        ),
+        "failed",
+    ),
+    "a bare thread misses": (
+        of_test(
+            "begun, running = threading.Event(), _thread._count()\n"
+            f"    _thread.start_new_thread(lambda: begun.set() or {MISSED}, ())\n"
+            "    begun.wait()\n    while _thread._count() > running:\n        time.sleep(0.001)"
+        ),
+        "failed",
+    ),
+    "a finalizer misses": (of_test(FINALIZED.format(body=MISSED)), "failed"),
+    "a finalizer misses while the test is torn down": (in_teardown(FINALIZED.format(body=MISSED)), "error"),
+    "a finalizer expects the miss": (
+        of_test(FINALIZED.format(body=f"\n            with pytest.raises(AssertionError):\n                {MISSED}")),
+        "passed",
+    ),
+    "the test expects a task's miss": (
+        in_loop("with pytest.raises(AssertionError): await asyncio.create_task(missing())"),
+        "passed",
+    ),
+    "the test collects what its tasks raise": (
+        in_loop("await asyncio.gather(missing(), return_exceptions=True)"),
+        "passed",
     ),
     "the test expects the miss": (of_test(f"with pytest.raises(AssertionError):\n        {MISSED}"), "passed"),
     "the thread expects the miss": (

@@ -6,6 +6,7 @@ import threading
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
@@ -50,6 +51,8 @@ class Explanation:
     """Whether a limit for which the test's body has asked does not hold."""
     in_threads: list[TorchprofError] = field(default_factory=list)
     """The errors that say so which were raised in a thread that the test has started: they may never reach the test."""
+    misses: WeakSet[TorchprofError] = field(default_factory=WeakSet)
+    """The errors that say so, wherever they were raised, as far as something still holds them."""
     running: bool = False
     """Whether the current call is the repeat."""
     raised: BaseException | None = None
@@ -83,6 +86,8 @@ class Explanation:
         given = tuple(verdicts)
         self.unanswered += (verdict for verdict in given if verdict.status == NOT_MEASURED)
         self.refuses = self.refuses or any(verdict.status != HOLDS for verdict in given)
+        if problem is not None:
+            self.misses.add(problem)
         if problem is not None and threading.current_thread() is not threading.main_thread():
             self.in_threads.append(problem)
 

@@ -39,11 +39,10 @@ def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool
     """Judge every measurement of a test, and raise the outcome.
 
     LimitsMissed or NotMeasured where one does not hold, a skip where there was no GPU to ask, else the error by which
-    the test ended itself (``raised``), or that a thread of it has lost. What a subtest raised is reported already.
+    the test ended itself (``raised``), or a miss that never reached it. What a subtest raised is reported already.
     ``in_fixture``: it ended in a setup or teardown.
     """
-    lost = run.lost_in_thread()
-    raised = raised or lost
+    raised = raised or run.lost_miss()
     test, failed = run.test, raised or run.failed_part
     ending = ending_of(failed, run.measurements.values(), in_fixture=in_fixture)
     with run.judging(ending) as taken:

@@ -12,6 +12,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.testing.body import measured_body
 from pytest_torchprof.testing.judging import judge, judged_after
 from pytest_torchprof.testing.testcases import is_unittests, judged_in_unittest
+from pytest_torchprof.testing.thrown_away import kept_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,8 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
     calls_coroutine_again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
     judges_itself = is_unittests(item) and not calls_coroutine_again
     inside = partial(judged_in_unittest, run, item) if judges_itself else nullcontext
-    with nullcontext() if judges_itself else judged_after(run), measured_body(run, item, inside):
+    judging = nullcontext() if judges_itself else judged_after(run)
+    with kept_in(run.thrown_away), judging, measured_body(run, item, inside):
         yield
 
 
@@ -42,14 +44,14 @@ def around_teardown(run: TestRun) -> Iterator[None]:
         run.forget()
     raised: Exception | None = None
     try:
-        with closing(run.compiled):
+        with kept_in(run.thrown_away), closing(run.compiled):
             yield
     except Exception as problem:  # noqa: BLE001 - it is raised again
         raised = problem
-    raised = raised or run.lost_in_thread()
+    raised = raised or run.lost_miss()
     if run.measurements or run.announced or run.unused_limits:
         judge(run, raised, in_fixture=True)
-    run.in_threads.clear()
+    run.forget_misses()
     if raised is not None:
         raise raised
 

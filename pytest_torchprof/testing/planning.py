@@ -60,8 +60,8 @@ def settle(item: pytest.Item) -> None:
         item.stash[REFUSAL] = problem
         return
     item.stash[RUN] = run
-    if (reason := _ranks_too_late(item, run)) is not None:
-        item.stash[REFUSAL] = not_measured(reason)
+    if (too_late := _ranks_too_late(item, run)) is not None:
+        item.stash[REFUSAL] = not_measured(too_late)
         return
     # Every item that a marker measures has a function.
     if run.body_is_step and (trait := _why_no_step(item.obj)):  # type: ignore[attr-defined]

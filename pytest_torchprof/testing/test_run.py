@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.limits import read_limits
@@ -67,6 +69,10 @@ class TestRun:
     """The error of the first subtest that pytest counts as failed; the test itself goes on."""
     in_threads: list[TorchprofError] = field(default_factory=list)
     """What the limits of ``expect()`` raised in threads that the test has started, as far as it is not judged."""
+    misses: WeakSet[TorchprofError] = field(default_factory=WeakSet)
+    """What they raised anywhere, as far as something still holds it."""
+    thrown_away: list[TorchprofError] = field(default_factory=list)
+    """Our errors that Python has reported and thrown away, of whichever test."""
 
     @property
     def body_is_step(self) -> bool:
@@ -198,6 +204,7 @@ class TestRun:
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
                 in_threads=self.in_threads,
+                misses=self.misses,
             ),
             of_body=self.body_is_step,
             why_not=why_not,
@@ -278,12 +285,21 @@ class TestRun:
         """Take note that a subtest has failed."""
         self.failed_part = self.failed_part or problem
 
-    def lost_in_thread(self) -> TorchprofError | None:
-        """Return the error of an ``expect()`` that ended a thread of the test, and has never reached the test."""
-        lost = lost_in_thread(self.in_threads)
+    def lost_miss(self) -> TorchprofError | None:
+        """Return the error of an ``expect()`` that nothing has caught, and that has never reached the test; once."""
+        if self.misses:
+            # A task reports its error when it is freed, which may hang on a cycle of references.
+            gc.collect()
+        thrown_away = (problem for problem in self.thrown_away if problem in self.misses)
+        lost = lost_in_thread(self.in_threads) or next(thrown_away, None)
         if lost is not None:
-            self.in_threads.clear()
+            self.forget_misses()
         return lost
+
+    def forget_misses(self) -> None:
+        """Drop what ``expect()`` has raised: it is judged."""
+        self.in_threads.clear()
+        self.thrown_away.clear()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
