@@ -404,6 +404,9 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
     fleet(*words)
     assert "1 archive and 1 link to folders" in capsys.readouterr().err
     assert summary_in(tmp_path / "out")["listed"] == 8
+    (tmp_path / "again").symlink_to(traces)
+    fleet(tmp_path / "again", f"{traces}/", traces / "bert" / "..", traces / "bert", "--into", tmp_path / "once")
+    assert "1 archive and 1 link to folders" in capsys.readouterr().err
 
 
 def test_what_other_runs_have_written_is_no_recording(traces, tmp_path, capsys):

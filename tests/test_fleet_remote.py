@@ -90,7 +90,7 @@ def test_archives_in_a_folder_of_a_store_are_said_to_be_passed_over(source, memo
     written(f"{bucket}/runs/a.json", kernels=1)
     for name in ("more.zip", "deep/more.ZIP", "old.tar.gz"):
         files.pipe(f"{bucket}/runs/{name}", b"packed")
-    assert fleet(bucket + source, "--into", tmp_path / "out") == 0
+    assert fleet(bucket + source, f"{bucket}/runs", "--into", tmp_path / "out") == 0
     shown = capsys.readouterr().err
     assert "2 archives" in shown
     assert "tar archives: 1 file" in shown

@@ -171,11 +171,12 @@ class PassedOver(Struct, frozen=True):
 
 def passed_over(sources: Sequence[str], apart_from: str | Path, retries: int = 0) -> PassedOver:
     """Return what is passed over in the folders that are sources, apart from the folder of the run itself."""
-    elsewhere = [file.address for source in sources if is_remote(source) for file in _in_folders(source, retries)]
+    elsewhere = {file.address for source in sources if is_remote(source) for file in _in_folders(source, retries)}
     archives, tars = sum(map(_is_archive, elsewhere)), sum(map(_is_tar, elsewhere))
     links = runs = 0
-    itself = address_of(str(apart_from))
-    for folder in _folders_of(sources):
+    itself = os.path.realpath(address_of(str(apart_from)))
+    # Links to folders may lead to one of them in several ways.
+    for folder in _outermost(set(map(os.path.realpath, _folders_of(sources)))):
         for place, folders, files in os.walk(folder):
             archives += sum(_is_archive(name) for name in files)
             tars += sum(_is_tar(name) for name in files)
