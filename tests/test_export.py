@@ -71,6 +71,16 @@ def told(events: list[dict]) -> Counter:
     return Counter(json.dumps({**event, "tid": None}, sort_keys=True) for event in events)
 
 
+@pytest.mark.parametrize("pid", [{"a": 1}, [1], True, None], ids=json.dumps)
+def test_a_name_for_a_process_that_has_no_number_names_no_lane(overlapping, tmp_path, pid):
+    content = json.loads(overlapping.read_text())
+    odd = {"ph": "M", "name": "thread_name", "pid": pid, "tid": 7, "args": {"name": "odd"}}
+    overlapping.write_text(json.dumps({**content, "traceEvents": [odd, *content["traceEvents"]]}))
+    events = exported(overlapping, tmp_path)
+    assert events[0] == odd
+    assert not any("odd (lane" in str(event) for event in events)
+
+
 @pytest.fixture
 def overlapping(tmp_path):
     builder = TraceBuilder()

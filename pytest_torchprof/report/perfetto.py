@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _EVENTS = "traceEvents"
 _ARROWS = frozenset("stf")
 _NO_ARGUMENTS = msgspec.Raw(b"{}")
-_Track = tuple[Any, Any]
+_Id = int | float | str | None
+_Track = tuple[_Id, _Id]
 """Process and thread ids; for GPU work they are the device and the stream."""
 
 
@@ -32,8 +33,8 @@ class _Event(Struct, frozen=True):
     ph: str = ""
     name: str = ""
     cat: str = ""
-    pid: Any = None
-    tid: Any = None
+    pid: _Id = None
+    tid: _Id = None
     ts: Decimal = Decimal(0)
     dur: Decimal = Decimal(0)
     id: Any = None
@@ -131,7 +132,7 @@ def _event(raw: msgspec.Raw) -> _Event:
     try:
         return msgspec.json.decode(raw, type=_Event)
     except msgspec.ValidationError:
-        # An event without a time, or with arguments of another kind, cannot overlap.
+        # An event without a time or a track, or with arguments of another kind, cannot overlap.
         return _Event()
 
 
