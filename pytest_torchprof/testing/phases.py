@@ -48,7 +48,7 @@ def around_teardown(run: TestRun) -> Iterator[None]:
             yield
     except Exception as problem:  # noqa: BLE001 - it is raised again
         raised = problem
-    raised = raised or run.lost_miss()
+    raised = raised or run.lost_miss(raised)
     if run.measurements or run.announced or run.unused_limits:
         judge(run, raised, in_fixture=True)
     run.forget_misses()

@@ -285,8 +285,16 @@ class TestRun:
         """Take note that a subtest has failed."""
         self.failed_part = self.failed_part or problem
 
-    def lost_miss(self) -> TorchprofError | None:
-        """Return the error of an ``expect()`` that nothing has caught, and that has never reached the test; once."""
+    def lost_miss(self, raised: BaseException | None) -> TorchprofError | None:
+        """Return the error of an ``expect()`` that nothing has caught and that has never reached the test; once.
+
+        Nothing else counts where an error was ``raised`` in the test.
+        """
+        if isinstance(raised, TorchprofError):
+            self.misses.discard(raised)
+        if raised is not None:
+            self.forget_misses()
+            return None
         if self.misses:
             # A task reports its error when it is freed, which may hang on a cycle of references.
             gc.collect()
