@@ -124,7 +124,7 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
     time_us: float
     share: float
     count: int
-    bytes: int | None
+    bytes: int | None = None
     """None where a copy does not tell its size."""
     directions_us: Mapping[str, float]
     """The time of each direction, such as HtoD, the longest first."""

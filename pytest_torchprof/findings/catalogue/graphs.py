@@ -38,7 +38,7 @@ class CopiesIntoGraphs(OfKernels, frozen=True, kw_only=True, tag="cudagraph-inpu
     )
     ACTION = "keep inputs at the same address (mark_static_address)"
 
-    bytes: int | None
+    bytes: int | None = None
     """None where a copy does not tell its size."""
 
 

@@ -172,7 +172,7 @@ class HiddenCopy(Finding, frozen=True, kw_only=True, tag="hidden-copy"):
     time_us: float
     share: float
     copies: int
-    bytes: int | None
+    bytes: int | None = None
     """None where a copy does not tell its size."""
     ops: tuple[str, ...]
     """The products."""
