@@ -294,7 +294,7 @@ def test_an_odd_field_of_a_kernel_leaves_the_shape_of_its_launch_as_it_was(tmp_p
     assert len(set(shapes({}))) == 1
 
 
-@pytest.mark.parametrize(("written", "known"), [("16", 16), ("1.6e1", 16), ("many", 0), ("9" * 400, 0)])
+@pytest.mark.parametrize(("written", "known"), [("16", 16), ("1.6e1", 16), ("many", None), ("9" * 400, None)])
 def test_the_size_of_a_copy_may_be_a_text(tmp_path, written, known):
     builder = two_steps()
     (copy,) = (event for event in builder.events if event["cat"] == "gpu_memcpy")

@@ -254,7 +254,7 @@ def _ran_before_launch(trace: Trace) -> Reason | None:
     ahead_ns = list(map(sub, map(launched.__getitem__, trace.links.call_of), gpu.start))
     if not ahead_ns or (most := max(ahead_ns)) <= _APART_NS:
         return None
-    operations = sum(map(_APART_NS.__lt__, ahead_ns))
+    operations = sum(ns > _APART_NS for ns in ahead_ns)
     return RanBeforeLaunch(operations, trace.names[gpu.name[ahead_ns.index(most)]], most / 1000)
 
 
