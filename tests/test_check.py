@@ -201,7 +201,7 @@ def test_in_a_file_lines_stay_whole(check, capsys, monkeypatch):
     assert line.endswith("[not-recorded]")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_what_fails_is_shown_as_a_test_shows_it_and_what_holds_below_it(shared_trace, capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     path = str(shared_trace("h100_bert_small"))
@@ -209,6 +209,9 @@ def test_what_fails_is_shown_as_a_test_shows_it_and_what_holds_below_it(shared_t
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 limit missed: forbid_kernels"
     assert any("(transformers/models/bert/modeling_bert.py:364)" in line for line in lines), "a place is whole"
+    assert [line for line in lines if len(line) > columns and "/" not in line] == []
+    assert "cutlass::Kernel2" not in "".join(lines)
+    assert "gemm bf16 tn" in "".join(lines), "its family, type and layout"
     held = next(number for number, line in enumerate(lines) if line.startswith("holds"))
     assert "max_syncs=9" in lines[held]
     assert held > max(number for number, line in enumerate(lines) if "do: " in line)

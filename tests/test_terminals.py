@@ -165,3 +165,50 @@ def test_no_line_about_another_commit_is_wider_than_the_terminal(tmp_path):
             beside = [line for line in lines if line.startswith(("torchprof:", "base "))]
             assert len(beside) >= 3
             assert max(map(len, beside)) <= columns
+
+
+NAMES = (
+    "nvjet_tst_128x64_64x6_2x1_v_bz_coopA_splitK_bias_relu_epilogue_with_a_long_tail_TNT",
+    (
+        "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8>"
+        "(cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8::Params)"
+    ),
+    (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, at::native::"
+        "binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, at::native::BinaryFunctor<float, float, float, "
+        "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul>)"
+    ),
+    "batched_transpose_16x64_pack_1x4_ediv_1x2_half_of_a_library_that_writes_long_names",
+)
+
+
+def recording_with_lines():
+    """Return a recording of kernels with names of a GPU's, each launched from four lines."""
+    from builder import TraceBuilder
+
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 1900)
+    for number in range(4):
+        for at, name in enumerate(NAMES):
+            start = 10 + 400 * number + 90 * at
+            builder.event("python_function", f"models/attention.py({number + 7}): forward", start, 80)
+            builder.launched(name, start + 10)
+    builder.sync(2000, 50)
+    return builder
+
+
+@pytest.mark.parametrize(
+    "limit", ["forbid_kernels=*", "forbid_kernels=gemm", "only_kernels=softmax", "max_gpu_time=1us"]
+)
+def test_no_name_of_a_gpus_kernel_is_wider_than_the_terminal(tmp_path, limit):
+    from terminals import on_terminal
+
+    path = recording_with_lines().write(tmp_path / "t.json")
+    for columns in (40, 80):
+        status, lines = on_terminal(["-c", CHECK, "check", str(path), f"--limit={limit}"], columns)
+        assert status == 1
+        assert [line for line in lines if len(line) > columns] == []
+
+
+CHECK = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"

@@ -43,6 +43,8 @@ _BELOW = " " * (INDENT + 7)
 class Row:
     """A row of work as it is shown on a screen."""
 
+    name: str
+    """Its name as far as the line has room for it."""
     line: str
     whole: tuple[str, ...] = ()
     """The lines below it with its whole names, where all is asked for."""
@@ -93,10 +95,13 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
     if all(len(row.places) <= 1 for row in rows):
         longer = [*map(add, counts, lined_up(list(zip(names, *used, beside, strict=True)), [*aligns, "left"]))]
         if max(map(width_of, longer), default=0) <= screen.width:
-            return {row: Row(line=line, whole=whole) for row, line, whole in zip(rows, longer, wholes, strict=True)}
+            return {
+                row: Row(name=name, line=line, whole=whole)
+                for row, name, line, whole in zip(rows, names, longer, wholes, strict=True)
+            }
     return {
-        row: Row(line=line, whole=whole, places=tuple(_places_below(row, caps, screen)))
-        for row, line, whole in zip(rows, lines, wholes, strict=True)
+        row: Row(name=name, line=line, whole=whole, places=tuple(_places_below(row, caps, screen)))
+        for row, name, line, whole in zip(rows, names, lines, wholes, strict=True)
     }
 
 
@@ -158,15 +163,25 @@ def detail_blocks(
     if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
     of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
-    return of_rows, [screen.broken(_places_of(row, caps, screen), caps.places) for row in rows if row.places]
+    return of_rows, [
+        screen.broken(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
+        for row in rows
+        if row.places
+    ]
 
 
-def _places_of(row: WorkRow, caps: Caps, screen: Screen) -> str:
+def _name_of(row: WorkRow, drawn: Row, screen: Screen) -> str:
+    """Return the name of a row in front of its places; a compiler's own name only as far as its line has it."""
+    is_short = row.name != row.full or width_of(row.name) < screen.width - INDENT
+    return row.name if is_short or screen.columns is None else drawn.name
+
+
+def _places_of(row: WorkRow, name: str, caps: Caps, screen: Screen) -> str:
     """Return one line on where the work of a row comes from; on a terminal there is room for one place."""
     places = [_fitting(f"{count} x {place}" if len(row.places) > 1 else place, screen) for count, place in row.places]
     most = MOST_PLACES if screen.columns is None else 1
-    line = f"{' ' * INDENT}{row.name}: {first_of(places, most, between='; ')}"
+    line = f"{' ' * INDENT}{name}: {first_of(places, most, between='; ')}"
     if caps.places != 1 or row.line is None or width_of(line) <= screen.width:
         return line
     # In a single line there is room for the file, but not for the module.
-    return f"{' ' * INDENT}{row.name}: {path_from_here(row.line[0])}:{row.line[1]}{and_more(len(places) - 1, 'place')}"
+    return f"{' ' * INDENT}{name}: {path_from_here(row.line[0])}:{row.line[1]}{and_more(len(places) - 1, 'place')}"

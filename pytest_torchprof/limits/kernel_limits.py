@@ -99,7 +99,7 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
     for pattern in patterns:
         matches = ask(step.kernels, pattern.verdict)
         if matches.yes:
-            rows = group_kernels(step, matches.yes, raw=True)
+            rows = group_kernels(step, matches.yes)
             yield StepAnswer(MISSED, ForbiddenMatches(len(matches.yes), "kernel", str(pattern)), rows)
         elif none := no_such_operator(analysis, pattern.operator):
             yield none
@@ -120,7 +120,7 @@ def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | Non
 def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     matches = ask(step.kernels, lambda kernel: some(pattern.verdict(kernel) for pattern in patterns))
     if matches.no:
-        yield StepAnswer(MISSED, OtherKernels(len(matches.no)), group_kernels(step, matches.no, raw=True))
+        yield StepAnswer(MISSED, OtherKernels(len(matches.no)), group_kernels(step, matches.no))
     elif unknown := matches.not_known:
         reason = MatchesUntold(len(unknown))
         yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=reason)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from pytest_torchprof.text import and_more, broken, without_middle
+from pytest_torchprof.text import and_more, broken, with_middles_of_words, without_middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,20 +57,26 @@ class Screen:
         Its beginning says what it is about, and its end often where that is. A file with its line stays whole: a
         sentence with many of them has as many lines as they need.
         """
-        lines = broken(line, self.columns, hanging=hanging).split("\n")
+        lines = self._in_lines(line, hanging)
         if not most or self.columns is None or len(lines) <= most:
             return lines
         # Of several lines only the last one is a sentence of any length.
         *above, last = line.split("\n")
-        first = [part for each in above for part in broken(each, self.columns, hanging=hanging).split("\n")]
+        first = [part for each in above for part in self._in_lines(each, hanging)]
         least = max(most - len(first), 1)
         for room in range(least, least + _FOR_FILES + 1):
             # With less its beginning would not say what it is about.
             for width in range(room * self.columns, self.columns * 2 // 3, -8):
-                lines = broken(without_middle(last, width), self.columns, hanging=hanging).split("\n")
+                lines = self._in_lines(without_middle(last, width), hanging)
                 if len(lines) <= room:
                     return [*first, *lines]
         return [*first, *lines]
+
+    def _in_lines(self, text: str, hanging: int) -> list[str]:
+        """Return the text, broken where the columns end; of a name that is wider than a line its middle is left out."""
+        if self.columns is not None and not self.everything:
+            text = with_middles_of_words(text, self.columns - (hanging or INDENT + 2))
+        return broken(text, self.columns, hanging=hanging).split("\n")
 
     def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
         """Return the line that says how many more there are and how to see them; no line if there are no more."""

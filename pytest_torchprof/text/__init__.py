@@ -360,6 +360,11 @@ def with_ends_of_words(line: str, width: int) -> str:
     )
 
 
+def with_middles_of_words(text: str, width: int) -> str:
+    """Return a text in which words that are too wide have lost their middles; paths, which are copied, stay whole."""
+    return _WORD.sub(lambda word: word[0] if "/" in word[0] else cut_inside(word[0], width), text)
+
+
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
     """Return names that have to remain different, each cut to a width: of those that begin alike, the ends remain."""
     alike = Counter(name[: width // 2] for name in {*names})
