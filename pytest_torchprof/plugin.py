@@ -360,6 +360,12 @@ def pytest_dynamo_is_read(item: pytest.Item) -> None:
         compile_history().catch_up()
 
 
+def _is_error_of_ours(problem: BaseException) -> bool:
+    """Return whether an error is one of this package, which is not imported for those of others."""
+    errors = sys.modules.get("pytest_torchprof.reasons.errors")
+    return errors is not None and isinstance(problem, errors.TorchprofError)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -376,6 +382,10 @@ def pytest_runtest_makereport(
         from pytest_torchprof.testing.pytest_report import mend_report
 
         mend_report(report, call, run, item)
+    elif report.failed and call.excinfo is not None and _is_error_of_ours(call.excinfo.value):
+        from pytest_torchprof.testing.pytest_report import mend_unmeasured
+
+        mend_unmeasured(report, call.excinfo, item)
     state = item.config.stash.get(STATE, None)
     if state is not None and state.other_ranks is not None:
         from pytest_torchprof.testing.rank_ends import end_on_all_ranks
@@ -423,7 +433,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_torchprof_short_summary(terminalreporter: Any, config: pytest.Config) -> Generator[None, object, object]:
     # The outermost wrapper ends after pytest has written its short summary.
     result = yield
-    if config.stash.get(STATE, None) is not None and not is_worker(config):
+    failed = (report for status in ("failed", "error") for report in terminalreporter.stats.get(status, ()))
+    if not is_worker(config) and any(hasattr(report, "torchprof_one_line") for report in failed):
         from pytest_torchprof.testing.uncut import write_uncut
 
         write_uncut(terminalreporter)

@@ -247,6 +247,7 @@ def test_one_line_ranks_work_only_where_there_is_something_to_rank(tmp_path):
     assert brief(several, forbid_kernels="sin").endswith("; sin_kernel")
     assert brief(several, forbid_kernels="exp").endswith(f"; 2 x {exp}")
     assert brief(of(tmp_path, {EXP: 1, SIN: 1}), max_kernels=0).endswith(f"; first: {exp}")
+    assert brief(of(tmp_path, {EXP: 1, SIN: 1}), max_kernels=1).endswith(f"; earliest: {exp}"), "one of them is allowed"
 
 
 @pytest.mark.parametrize("exp_us", [5, 300], ids=["shorter", "longer"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import fresh
 import pytest
@@ -69,7 +70,7 @@ SAID = {
     "test_limit": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7",
     "test_baseline": "worse than the baseline: new: pointwise sigmoid and pointwise mul, model.py:7",
     "test_two": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7; also: forbid_ops",
-    "test_body": "max_kernels=1: 4 kernels; first: gemm fp32 nn mm (model.py:7 in block)",
+    "test_body": "max_kernels=1: 4 kernels; earliest: gemm fp32 nn mm, model.py:7",
     "test_raises": "TypeError: unsupported operand type(s) for @: 'NoneType' and 'Tensor'",
     "test_misuse": "torchprof.measure() takes a label, a text that is not empty; got 3 [fixture-misuse]",
     "test_no_function": "torchprof() takes a function and its arguments; got 'block', which cannot be called [fixture-misuse]",
@@ -135,6 +136,24 @@ def test_an_annotation_begins_with_it(failed, monkeypatch):
     assert [line for line in map(without_reason, begins) if line in SAID.values()] == [SAID[name] for name in measured]
 
 
+def test_an_annotation_is_at_a_kernel_only_where_that_is_known_to_be_too_many(run_tests, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    source = """
+@pytest.mark.torchprof(device="cpu", {limit})
+def test_it():
+    a = torch.ones(8)
+    torch.sin(a)
+    torch.cos(a)
+"""
+    begins = {}
+    for limit in ("max_kernels=1", "forbid_ops='cos'"):
+        lines = run_tests(source.format(limit=limit)).outlines
+        (begins[limit],) = [line.partition(",title")[0] for line in lines if "::error " in line]
+    source_lines = Path("test_it.py").read_text().splitlines()
+    lines = [source_lines[int(begin.rpartition("line=")[2]) - 1].strip() for begin in begins.values()]
+    assert lines == ["@pytest.mark.torchprof(device=\"cpu\", forbid_ops='cos')", "torch.cos(a)"]
+
+
 def test_a_limit_of_one_measurement_is_not_said_of_another(run_tests, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     source = """
@@ -162,6 +181,39 @@ def test_ranks(torchprof):
     assert "test_ranks - " in said
     assert "max_kernels=0: 1 kernel; pointwise clamp_min" in said
     assert "LimitsMissed" not in said
+
+
+PLAIN = """
+import pytest_torchprof
+import torch
+
+
+def test_recording():
+    pytest_torchprof.load("t.json").expect(max_kernels=3)
+
+
+def test_function():
+    pytest_torchprof.profile(torch.sin, torch.ones(8), device="cpu", max_kernels=0)
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-q",), ("-vv",), ("-n", "2")], ids=["plain", "quiet", "verbose", "xdist"])
+def test_a_test_that_is_not_measured_says_it_as_one_that_is(pytester, monkeypatch, words):
+    from builder import own_recording
+
+    own_recording({"a_kernel_with_a_name": 40}, steps=1).write(pytester.path / "t.json")
+    pytester.makepyfile(test_it=PLAIN)
+    for columns in (200, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = fresh.run_pytest("-p", "no:cacheprovider", "--junitxml=run.xml", *words).outlines
+        whole = " ".join(" ".join(lines).split())
+        assert "test_recording - max_kernels=3: 40 kernels; " in whole
+        assert "test_function - max_kernels=0: 1 kernel; pointwise sin" in whole
+        if "-vv" not in words:
+            failures = lines[next(number for number, line in enumerate(lines) if "= FAILURES =" in line) :]
+            assert [line for line in failures if len(line) > max(columns, 87) and "run.xml" not in line] == []
+    messages = {case.get("name"): case[0].get("message") for case in ET.parse("run.xml").iter("testcase")}
+    assert messages["test_recording"].startswith("max_kernels=3: 40 kernels; ")
 
 
 IN_FULL = "too long for a line above, in full:"

@@ -64,8 +64,8 @@ def test_with_more_verbosity_nothing_is_left_out(run_tests):
 
 def test_quietly_one_line_says_the_limit_both_numbers_and_a_kernel(run_tests):
     (line,) = failure_section(run_tests(MANY, "-q"))
-    assert line.startswith("max_kernels=3: 27 kernels; first: pointwise ")
-    assert line.endswith(f" ({PLACE}); also: forbid_kernels, only_kernels, max_gpu_time")
+    assert line.startswith("max_kernels=3: 27 kernels; earliest: pointwise ")
+    assert line.endswith(f", {PLACE.split(maxsplit=1)[0]}; also: forbid_kernels, only_kernels, max_gpu_time")
 
 
 def test_quietly_what_was_not_measured_is_one_line_too(run_tests):

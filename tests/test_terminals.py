@@ -116,14 +116,13 @@ def tests(tmp_path_factory):
 
 
 def too_wide(lines, columns):
-    """Return the lines of failures that are wider than the terminal, and are no line of the tests themselves."""
+    """Return the lines from the failures on that are wider than the terminal, and are no line of the tests themselves."""
     failures = lines[next(at for at, line in enumerate(lines) if "= FAILURES =" in line) :]
-    failures = failures[: next(at for at, line in enumerate(failures) if "short test summary" in line)]
     codes = [line for line in failures if re.search(r"\[[a-z]+-[a-z-]*$", line)]
     assert codes == [], "a code in brackets is broken"
     # A path alone on its line and commands are copied whole; what tests consist of is shown as it stands there.
     whole = re.compile(r'^[ E]*\S+/\S+$|pytest "|^E +ValueError: ')
-    written = {line.strip() for line in (TESTS + IN_RANKS).splitlines()}
+    written = {line.strip() for line in (TESTS + IN_RANKS + LOADS).splitlines()}
     others = [line for line in failures if not whole.search(line) and line.removeprefix(">").strip() not in written]
     return [line for line in others if len(line) > columns]
 
@@ -194,6 +193,7 @@ def recording_with_lines():
             start = 10 + 400 * number + 90 * at
             builder.event("python_function", f"models/attention.py({number + 7}): forward", start, 80)
             builder.launched(name, start + 10)
+        builder.module("Attention_0." * 12, 10 + 400 * number, 360)
     builder.sync(2000, 50)
     return builder
 
@@ -212,3 +212,26 @@ def test_no_name_of_a_gpus_kernel_is_wider_than_the_terminal(tmp_path, limit):
 
 
 CHECK = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
+
+
+LOADS = """
+from pytest_torchprof import load
+
+def test_it():
+    p = load("t.json")
+    p.expect(forbid_kernels="transpose")
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_name_of_a_gpus_kernel_stands_in_the_summary_with_its_line_alone(pytester, columns):
+    from terminals import on_terminal
+
+    recording_with_lines().write(pytester.path / "t.json")
+    pytester.makepyfile(test_it=LOADS)
+    status, lines = on_terminal(WORDS, columns, **ALONE)
+    assert status == 1
+    assert too_wide(lines, columns) == []
+    (whole,) = re.findall(r"in full: +test_it: (.*?) ==", " ".join(" ".join(lines).split()))
+    assert whole.startswith("forbid_kernels=transpose: 4 kernels match transpose; 4 x copy ")
+    assert whole.endswith(", models/attention.py:7")

@@ -181,7 +181,7 @@ def _places_of(row: WorkRow, name: str, caps: Caps, screen: Screen) -> str:
     places = [_fitting(f"{count} x {place}" if len(row.places) > 1 else place, screen) for count, place in row.places]
     most = MOST_PLACES if screen.columns is None else 1
     line = f"{' ' * INDENT}{name}: {first_of(places, most, between='; ')}"
-    if caps.places != 1 or row.line is None or width_of(line) <= screen.width:
+    if row.line is None or not caps.places or len(screen.broken(line)) <= caps.places:
         return line
-    # In a single line there is room for the file, but not for the module.
+    # In so few lines there is room for the file, but not for the module.
     return f"{' ' * INDENT}{name}: {path_from_here(row.line[0])}:{row.line[1]}{and_more(len(places) - 1, 'place')}"

@@ -71,15 +71,16 @@ def error_for(
         error = NotMeasured(Several.of(reasons), screen=text)
     error.brief = brief_text(failed, others, screen)
     error.in_one_line = in_one_line(failed, others)
-    if screen.columns is not None:
-        error.in_columns = partial(_in_columns, failed, failure, others, screen)
+    error.in_columns = partial(_in_columns, failed, failure, others, screen)
     return error
 
 
 def _in_columns(
     failed: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen, most: int
 ) -> str:
-    return failure_text(failed, failure, others, screen.beside((screen.columns or most) - most))
+    # Who judges outside of a measured test does not know of any terminal.
+    room = Screen.of_columns(most) if screen.columns is None else screen.beside(screen.columns - most)
+    return failure_text(failed, failure, others, room)
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:

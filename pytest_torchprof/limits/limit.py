@@ -161,6 +161,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
             return next(iter(rows), None)
         return min(rows, key=lambda row: (-row.count, row.order), default=None)
 
+    @property
+    def is_of_several(self) -> bool:
+        """Whether some of what it counts is allowed and there are several rows: which one is too many is not known."""
+        return self.unit == "count" and bool(self.bound) and sum(not row.also_ran for row in self.rows) > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:

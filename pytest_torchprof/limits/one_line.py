@@ -19,7 +19,7 @@ from pytest_torchprof.limits.failure_lines import (
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.limit_line import measured_text, says_more
 from pytest_torchprof.limits.screen import fitting
-from pytest_torchprof.text import first_line, reason_line
+from pytest_torchprof.text import first_line, path_from_here, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,9 +80,11 @@ def _rank_of(row: WorkRow, verdict: Verdict) -> str:
         return ""
     if verdict.unit == "us":
         return "longest: "
-    return "first: " if row.count == 1 else "most: "
+    if row.count > 1:
+        return "most: "
+    return "earliest: " if verdict.is_of_several else "first: "
 
 
 def _brief_row(row: WorkRow) -> str:
-    place = f" ({row.places[0][1]})" if row.places else ""
+    place = f", {path_from_here(row.line[0])}:{row.line[1]}" if row.line is not None else ""
     return f"{f'{row.count} x ' if row.count > 1 else ''}{row.name}{place}"

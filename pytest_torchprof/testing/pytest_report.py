@@ -46,6 +46,17 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         run.test.state.drop_stale(run.test.nodeid)
 
 
+def mend_unmeasured(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Show an error of ours in a test that is not measured, as by a recording that it loads, as in one that is."""
+    verbosity, problem = item.config.get_verbosity(), excinfo.value
+    if verbosity >= 2 and isinstance(problem, TorchprofError):
+        problem.in_columns = None  # It leaves out what a terminal has no room for.
+    _break_lines(report.longrepr, excinfo, item)
+    _say_in_one_line(report, problem)
+    if verbosity < 0:
+        keep_brief(report, excinfo, item)
+
+
 CODE = "torchprof_code"
 """The attribute of a report with the code of our error by which a test failed."""
 BRIEF = "torchprof_brief"

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.testing.pytest_report import ONE_LINE
-from pytest_torchprof.text import and_more, broken, printable, width_of
+from pytest_torchprof.text import and_more, broken, printable, width_of, with_middles_of_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,8 @@ def write_uncut(reporter: Any) -> None:
     tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
         name = line.node if tests[line.test] > 1 else line.test
-        reporter.write_line(broken(f"  {printable(f'{name}: {line.failure}')}", width))
+        whole = f"  {printable(f'{name}: {line.failure}')}"
+        reporter.write_line(broken(with_middles_of_words(whole, width - len("    ")), width))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
 

@@ -316,6 +316,7 @@ def cut_inside(words: str, width: int) -> str:
 
 
 _WORD = re.compile(r"\S+")
+_PATH = re.compile(r"[^/\s]*/")
 _FILE_LINE = re.compile(r"\S+:\d+\b")
 _LONGEST_WORD = 30
 """Longer ones are names of kernels, of which the beginning and the end say something."""
@@ -362,7 +363,7 @@ def with_ends_of_words(line: str, width: int) -> str:
 
 def with_middles_of_words(text: str, width: int) -> str:
     """Return a text in which words that are too wide have lost their middles; paths, which are copied, stay whole."""
-    return _WORD.sub(lambda word: word[0] if "/" in word[0] else cut_inside(word[0], width), text)
+    return _WORD.sub(lambda word: word[0] if _PATH.match(word[0]) else cut_inside(word[0], width), text)
 
 
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
