@@ -87,7 +87,7 @@ def test_a_line_that_calls_another_operator_now_is_named(lines_after_change):
 def test_a_line_that_launches_all_new_kernels_is_named_once_for_all(lines_after_change):
     calls = ["sin", "cos", "tan", "exp", "erf", "neg", "abs"]
     last = NET.replace("return x @ w", f"return (x @ w).{'().'.join(calls)}()")
-    assert lines_after_change(last) == ["pointwise sin and the 6 below from: net.py:8 in forward"]
+    assert lines_after_change(last) == ["pointwise sin and 6 more from: net.py:8 in forward"]
 
 
 def test_of_alike_kernels_in_a_row_all_are_named(lines_after_change):

@@ -129,3 +129,32 @@ def test_quietly_many_kernels_that_came_are_counted(error):
     quiet = error(HEADLINE, *lines, REMEDY, screen=Screen()).brief.splitlines()
     assert len(quiet) == 1 + 6 + 1 + 1
     assert quiet[-2] == "  and 23 more lines: pytest -vv"
+
+
+GATED_TEST = """
+import model
+
+
+@pytest.mark.torchprof(device="cpu", max_kernels=3)
+def test_block(torchprof):
+    torchprof(model.block, torch.ones(64, 64))
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("words", [(), ("-q",)], ids=["plain", "quiet"])
+def test_what_went_and_the_gated_number_have_their_room_before_all_that_came(
+    run_tests, pytester, monkeypatch, words, columns
+):
+    pytester.syspathinsert()
+    block = "import torch\n\n\ndef block(X):\n    return {}\n"
+    pytester.makepyfile(model=block.format("torch.relu(X @ X)"))
+    run_tests(GATED_TEST, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
+    pytester.makepyfile(model=block.format("torch.sigmoid(X @ X).double() + torch.sin(X)"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run_tests(GATED_TEST, *words, in_process=False).outlines
+    assert any(line.lstrip().startswith("- pointwise clamp_min") for line in lines)
+    assert not words or any("+ pointwise sin" in line and line.endswith("at model.py:5") for line in lines)
+    assert words or any("kernels 2 -> 5" in line for line in lines)
+    assert sum("+ pointwise sigmoid" in line for line in lines) == (0 if words else 1)
+    assert "; gone: pointwise clamp_min" in " ".join(" ".join(lines).split())

@@ -233,7 +233,7 @@ def test_the_numbers_that_decide_are_in_the_headline_however_many_kernels_came(t
         (), load(own_recording({"a": 1}).write(tmp_path / "t.json")), lambda _: (), also=[headline, *came]
     )
     assert str(error).splitlines()[0] == "worse than before: kernels 2 -> 90"
-    assert error.in_one_line == "worse than before: new: kernel 0 and 87 more"
+    assert error.in_one_line == "worse than before: new: kernel 0 and 87 more kinds"
 
 
 def test_a_graph_break_is_named_once_though_a_limit_and_a_baseline_are_missed_by_it(tmp_path):

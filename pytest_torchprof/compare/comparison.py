@@ -296,8 +296,7 @@ def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
         full = next((kernel.name for kernel in (*change.after, *change.before)), "")
         line = DifferenceLine(f"  {mark} {text}", about, change.what, place, full)
-    below = len(alike) - 1 if change is alike[0] else 0
-    places = words.place_lines(change, below) if change is alike[0] else ()
+    places = words.place_lines(change, len(alike) - 1) if change is alike[0] else ()
     return [line, *(DifferenceLine(text, "place") for text in places)]
 
 

@@ -13,6 +13,7 @@ from pytest_torchprof.compare.family_words import amount, kind_of, noun, number_
 from pytest_torchprof.compare.number_words import movement_words, number_words
 from pytest_torchprof.compare.renames import explain_rename
 from pytest_torchprof.text import (
+    and_more,
     counted,
     first_of,
     path_from_here,
@@ -260,15 +261,15 @@ def new_words(changes: Iterable[Change]) -> str:
     return f"{counted(families.total(), noun)}{why}" if families else ""
 
 
-def place_lines(change: Change, below: int = 0) -> Iterator[str]:
+def place_lines(change: Change, more: int = 0) -> Iterator[str]:
     """Yield the places at which the user's code launched the kernels of a change, a line each.
 
-    ``below``: the number of changes below it whose kernels it launched there, too.
+    ``more``: the number of changes below it whose kernels it launched there, too.
     """
     if (launched := change.launched) is not None:
         from_words = "from" if launched.certain else "from one of"
-        what = f"{change.what} and the {'one' if below == 1 else below} below" if below else change.what
-        yield f"    {what} {from_words}: {_places_words(launched.places)}"
+        # Not all of them may find room.
+        yield f"    {change.what}{and_more(more)} {from_words}: {_places_words(launched.places)}"
         if launched.others:
             or_another = f"or another of these {launched.alike}, which cannot be told apart"
             yield f"      {or_another}: {_places_words(launched.others)}"

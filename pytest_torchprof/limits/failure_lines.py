@@ -92,14 +92,38 @@ def causes_first(moved: Iterable[FailureLine]) -> list[FailureLine]:
     return sorted(moved, key=lambda line: list(_MOVED).index(line.about))
 
 
-def first_cause(lines: Sequence[FailureLine]) -> slice:
-    """Return which of the lines are about the likeliest cause and its places; an empty slice where there is none."""
-    if not (moved := causes_first(moved_lines(lines))):
-        return slice(0, 0)
-    start = stop = lines.index(moved[0])
-    while stop + 1 < len(lines) and lines[stop + 1].about == "place":
-        stop += 1
-    return slice(start, stop + 1)
+def weightiest_first(lines: Sequence[FailureLine]) -> list[int]:
+    """Return the positions of lines in the order in which they are given room: the others follow as they stand.
+
+    First come the likeliest cause with its places, the first kernel that went with its own, and the gated numbers.
+    """
+    moved = causes_first(moved_lines(lines))
+    went = [line for line in moved if line.about == "went"]
+    weighty: list[int] = []
+    for line in dict.fromkeys([*moved[:1], *went[:1]]):
+        at = lines.index(line)
+        weighty.append(at)
+        for below in range(at + 1, len(lines)):
+            if lines[below].about != "place":
+                break
+            weighty.append(below)
+    weighty += [at for at, line in enumerate(lines) if line.about == "gated"]
+    return [*weighty, *(at for at in range(len(lines)) if at not in weighty)]
+
+
+def with_room(lines: Sequence[FailureLine], shown: Sequence[list[str]], most: int | None) -> list[int]:
+    """Return the positions of the lines that are shown where there is room for so many lines of a screen.
+
+    ``shown`` are the lines of the screen that each takes.
+    """
+    kept: list[int] = []
+    taken = 0
+    for at in weightiest_first(lines):
+        if most is not None and taken + len(shown[at]) > most:
+            break
+        taken += len(shown[at])
+        kept.append(at)
+    return sorted(kept)
 
 
 def first_moved(moved: Sequence[FailureLine]) -> str:
@@ -108,9 +132,12 @@ def first_moved(moved: Sequence[FailureLine]) -> str:
         return ""
     first = causes_first(moved)[0]
     alike = [line for line in moved if line.about == first.about]
-    others = len(moved) - len(alike)
-    also = f"; {counted(others, 'other change')}" if others else ""
-    return f"{_MOVED[first.about]}: {_first_two(alike, ', ', '')}{also}"
+    others = [line for line in moved if line.about != first.about]
+    also = f"; {counted(len(others), 'other change')}" if others else ""
+    if len(others) == 1:
+        also = f"; {_MOVED[others[0].about]}: {printable_line(others[0].subject or others[0].text)}"
+    # A kind may be launched several times.
+    return f"{_MOVED[first.about]}: {_first_two(alike, ', ', '' if first.about == 'broke' else 'kind')}{also}"
 
 
 def named_first(moved: Sequence[FailureLine]) -> int:
@@ -134,4 +161,4 @@ def first_come(came: Sequence[FailureLine]) -> str:
     """Return the first kernel that came as the object of a sentence; empty if none did."""
     if not came:
         return ""
-    return _first_two(came, " at ", "new kernel")
+    return _first_two(came, " at ", "new kind")

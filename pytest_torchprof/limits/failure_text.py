@@ -16,13 +16,13 @@ from pytest_torchprof.limits.failure import Failure, failure_of
 from pytest_torchprof.limits.failure_lines import (
     REMEDY,
     FailureLine,
-    first_cause,
     first_come,
     first_moved,
     moved_lines,
     shown_lines,
     varied_lines,
     with_colon,
+    with_room,
 )
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.limit_line import limit_line, says_more
@@ -131,14 +131,12 @@ class _Section(NamedTuple):
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
-    """Return the headline and as many of the lines below it as the caps allow; the likeliest cause is among them."""
+    """Return the headline and as many of the lines below it as the caps allow, what matters most among them."""
     first, *more = [shown_lines([line], screen) for line in details] or [[]]
     room = None if caps.lines is None else max(caps.lines - len(first), 0)
     below = fitting(more, room, counts_one=caps.sums_up)
-    cause = first_cause(details[1:])
-    if len(below) < cause.stop:
-        more = [*more[cause], *more[: cause.start], *more[cause.stop :]]
-        below = fitting(more, room, counts_one=caps.sums_up)
+    if len(below) < len(more):
+        below = [more[at] for at in with_room(details[1:], more, room)]
     return _Section([*first, *chain.from_iterable(below)], len(more) - len(below))
 
 

@@ -15,6 +15,7 @@ from pytest_torchprof.limits.failure_lines import (
     moved_lines,
     named_first,
     shown_lines,
+    with_room,
 )
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.limit_line import measured_text, says_more
@@ -38,11 +39,19 @@ def brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], scr
     It is the line of the short summary: wrapped where the width is known, whole in a file, where one searches for it.
     """
     moved = causes_first(moved_lines(others))[named_first(moved_lines(others)) :]
-    below = fitting([shown_lines([line], screen) for line in moved], _MOST_BELOW)
+    shown = [shown_lines([_with_place(line)], screen) for line in moved]
+    below = fitting(shown, _MOST_BELOW)
+    if len(below) < len(moved):
+        below = [shown[at] for at in with_room(moved, shown, _MOST_BELOW)]
     left = screen.left_out(len(moved) - len(below), "line", indent=2)
     remedy = [line for line in others[1:] if line.about == "remedy"]
     head = screen.broken(in_one_line(verdicts, others))
     return "\n".join([*head, *chain.from_iterable(below), *left, *shown_lines(remedy, screen)])
+
+
+def _with_place(line: FailureLine) -> FailureLine:
+    """Return a line of a kernel with the place at which it is launched, which elsewhere stands below it."""
+    return line._replace(text=f"{line.text} at {line.file_line}") if line.file_line else line
 
 
 def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) -> str:

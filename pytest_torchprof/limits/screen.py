@@ -72,11 +72,11 @@ class Screen:
                     return [*first, *lines]
         return [*first, *lines]
 
-    def _in_lines(self, text: str, hanging: int) -> list[str]:
-        """Return the text, broken where the columns end; of a name that is wider than a line its middle is left out."""
+    def _in_lines(self, line: str, hanging: int) -> list[str]:
+        """Return a sentence, broken where the columns end; a name that is wider than a line loses its middle."""
         if self.columns is not None and not self.everything:
-            text = with_middles_of_words(text, self.columns - (hanging or INDENT + 2))
-        return broken(text, self.columns, hanging=hanging).split("\n")
+            line = with_middles_of_words(line, self.columns - (hanging or INDENT + 2))
+        return broken(line, self.columns, hanging=hanging).split("\n")
 
     def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
         """Return the line that says how many more there are and how to see them; no line if there are no more."""

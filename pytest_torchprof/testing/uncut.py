@@ -35,8 +35,8 @@ def write_uncut(reporter: Any) -> None:
     tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
         name = line.node if tests[line.test] > 1 else line.test
-        whole = f"  {printable(f'{name}: {line.failure}')}"
-        reporter.write_line(broken(with_middles_of_words(whole, width - len("    ")), width))
+        failure = with_middles_of_words(printable(line.failure), width - len("    "))
+        reporter.write_line(broken(f"  {printable(name)}: {failure}", width))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
 

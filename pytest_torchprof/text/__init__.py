@@ -361,9 +361,9 @@ def with_ends_of_words(line: str, width: int) -> str:
     )
 
 
-def with_middles_of_words(text: str, width: int) -> str:
-    """Return a text in which words that are too wide have lost their middles; paths, which are copied, stay whole."""
-    return _WORD.sub(lambda word: word[0] if _PATH.match(word[0]) else cut_inside(word[0], width), text)
+def with_middles_of_words(line: str, width: int) -> str:
+    """Return a line in which words that are too wide have lost their middles; paths, which are copied, stay whole."""
+    return _WORD.sub(lambda word: word[0] if _PATH.match(word[0]) else cut_inside(word[0], width), line)
 
 
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
