@@ -154,6 +154,21 @@ def test_it():
     assert lines == ["@pytest.mark.torchprof(device=\"cpu\", forbid_ops='cos')", "torch.cos(a)"]
 
 
+def test_what_usually_is_the_cause_is_no_part_of_it_and_kernels_have_their_lines(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    source = """
+@pytest.mark.torchprof(device="cpu", fused=["mm", "relu"])
+def test_it(torchprof):
+    torchprof(lambda: torch.relu(torch.ones(8, 8) @ torch.ones(8, 8)))
+"""
+    lines = run_tests(source, in_process=False).outlines
+    (said,) = [line for line in lines if line.startswith("FAILED")]
+    assert said.endswith("nothing was compiled, and no kernel carries mm and relu together")
+    assert any("usual causes: " in line for line in lines)
+    (row,) = [line for line in lines if "1 x gemm fp32 nn mm" in line]
+    assert "test_it.py:" in row
+
+
 def test_a_limit_of_one_measurement_is_not_said_of_another(run_tests, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     source = """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
 from pytest_torchprof.kernels.reply import NO, YES, ask
@@ -56,7 +58,9 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
         seen = CarriedByNone(group, compiled=not eager)
         # First the kernels that carry one of them: the rest may not fit a screen.
         telling = sorted(step.kernels, key=lambda kernel: all(carries(kernel, op) is NO for op in group))
-        yield StepAnswer(MISSED, seen, (*eager, *what_each_carries(telling)))
+        # Kernels that nothing has fused carry what launched them, at a line of the user's code.
+        ran = [replace(row, also_ran=True) for row in group_kernels(step)] if eager else what_each_carries(telling)
+        yield StepAnswer(MISSED, seen, (*eager, *ran))
 
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:

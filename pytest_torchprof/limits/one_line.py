@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, WorkRow
+from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, WhyNothingIsCompiled, WorkRow
 from pytest_torchprof.limits.failure_lines import (
     causes_first,
     first_moved,
@@ -80,7 +80,12 @@ def _brief_cause(verdict: Verdict) -> str:
     first = next(iter(verdict.evidence), None)
     if isinstance(first, FindingLine):  # Its code precedes it.
         return f"; {first_line(first.finding.message)}"
-    return "" if first is None or isinstance(first, WorkRow) else f"; {first_line(first.text.strip())}"
+    # What usually is the cause fills a paragraph.
+    return (
+        ""
+        if first is None or isinstance(first, WorkRow | WhyNothingIsCompiled)
+        else f"; {first_line(first.text.strip())}"
+    )
 
 
 def _rank_of(row: WorkRow, verdict: Verdict) -> str:
