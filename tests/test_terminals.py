@@ -235,3 +235,32 @@ def test_a_name_of_a_gpus_kernel_stands_in_the_summary_with_its_line_alone(pytes
     (whole,) = re.findall(r"in full: +test_it: (.*?) ==", " ".join(" ".join(lines).split()))
     assert whole.startswith("forbid_kernels=transpose: 4 kernels match transpose; 4 x copy ")
     assert whole.endswith(", models/attention.py:7")
+
+
+MISUSED = """
+import pytest
+
+
+@pytest.mark.torchprof(max_kernelz=3)
+def test_of_a_long_name_that_is_misspelt():
+    pass
+
+
+@pytest.mark.torchprof(nonsense=3)
+def test_of_no_keyword():
+    pass
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_keyword_that_there_is_not_is_refused_within_the_terminal_and_in_few_words(pytester, columns):
+    from terminals import on_terminal
+
+    pytester.makepyfile(test_it=MISUSED)
+    status, lines = on_terminal(WORDS, columns, **ALONE)
+    assert status == 4
+    refused = lines[next(at for at, line in enumerate(lines) if line.startswith("ERROR: ")) :]
+    assert [line for line in refused if len(line) > columns and "/" not in line and "::" not in line] == []
+    assert sum("[unknown-keyword]" in line for line in refused) == 2
+    assert "expected one of" not in " ".join(refused)
+    assert len(" ".join(" ".join(refused).split())) < 350

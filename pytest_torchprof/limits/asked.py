@@ -20,7 +20,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
-from pytest_torchprof.text import HUGE, is_huge, nearest
+from pytest_torchprof.text import HUGE, is_huge, nearest_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,7 +71,7 @@ def read_limits(
     for name, value in given.items():
         word = words.get(name)
         if word is None:
-            raise UnknownLimit(f"{name!r} is no limit; {nearest(name, words)}", Code.UNKNOWN_KEYWORD)
+            raise UnknownLimit(f"{name!r} is no limit; {nearest_keyword(name, words)}", Code.UNKNOWN_KEYWORD)
         if is_huge(value):
             raise UnknownLimit(f"{name}=...: {HUGE}")
         try:

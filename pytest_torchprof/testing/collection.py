@@ -32,7 +32,8 @@ from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.run_baselines import RunBaselines
 from pytest_torchprof.testing.session import RunState
-from pytest_torchprof.testing.workers import CACHES, SCRATCH, is_worker, nodeid_of
+from pytest_torchprof.testing.workers import CACHES, COLUMNS, SCRATCH, is_worker, nodeid_of
+from pytest_torchprof.text import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,6 +117,15 @@ def _own_kernels(config: pytest.Config) -> OwnKernels:
     return declared
 
 
+def _on_terminal(refused: Sequence[str], config: pytest.Config) -> list[str]:
+    """Return lines of a usage error, wrapped to the width of a terminal; in a log they stay whole."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    columns = config.stash.get(COLUMNS, None) if getattr(reporter, "isatty", False) else None
+    before_first = "ERROR:"
+    first = broken(f"{before_first} {refused[0]}", columns).removeprefix(before_first).removeprefix(" ")
+    return [first, *(broken(line, columns) for line in refused[1:])]
+
+
 def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence[pytest.Item]) -> None:
     """Read every torchprof test's options; one usage error names all that cannot be used.
 
@@ -137,7 +147,7 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
-        raise pytest.UsageError("\n".join(refused))
+        raise pytest.UsageError("\n".join(_on_terminal(refused, config)))
     if any(OPTIONS in item.stash and item.stash[OPTIONS].has_processes for item in items):
         # Few runs have such a test, and what starts and ends processes takes a tenth of all imports.
         from pytest_torchprof.testing.ranks.job import Jobs  # noqa: PLC0415

@@ -12,7 +12,7 @@ from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_mark
 from pytest_torchprof.testing.option_values import one_of, read_flag
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance
-from pytest_torchprof.text import HUGE, is_huge, nearest
+from pytest_torchprof.text import HUGE, is_huge, nearest_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
     names = {limit.name for limit in known} | settings_of(known).keys()
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
-            message = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
+            message = f"unknown keyword {keyword!r}; {nearest_keyword(keyword, names | set(_READERS))}"
             raise UnknownLimit(message, Code.UNKNOWN_KEYWORD)
     options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
 

@@ -136,6 +136,18 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     return f"expected one of {', '.join(names)}" if meant is None else f"did you mean {meant!r}?"
 
 
+def nearest_keyword(word: str, valid: Iterable[str]) -> str:
+    """Return "did you mean 'max_kernels'?" if a keyword is near, else a few that are like it, and where all stand."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
+
+    names = sorted(valid)
+    if (meant := near(word, names)) is not None:
+        return f"did you mean {meant!r}?"
+    alike = get_close_matches(word, names, n=3, cutoff=0.55)
+    such_as = f", such as {enumerated(alike)}" if alike else ""
+    return f"expected a keyword that `pytest --markers` lists{such_as}; `torchprof explain KEYWORD` says what it means"
+
+
 def show_us(us: float | None) -> str:
     """Return a duration with three significant digits and its unit, "-" for None."""
     if us is None:
