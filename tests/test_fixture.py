@@ -499,3 +499,23 @@ def test_it(torchprof):
 """)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*::test_it (#3) *", "*::test_it (#4) *"])
+
+
+@pytest.mark.parametrize("word", ["device='cpu'", "max_kernels=3"])
+def test_a_keyword_of_the_marker_that_a_function_does_not_take_is_sent_there(run_tests, word):
+    name = word.partition("=")[0]
+    source = f"""
+@pytest.mark.torchprof(device="cpu")
+def test_it(torchprof):
+    torchprof(lambda x: x + 1, torch.ones(8), {word})
+
+@pytest.mark.torchprof(device="cpu")
+def test_takes_it(torchprof):
+    torchprof(torch.ones, 8, device="cpu")
+    torchprof(lambda x, **more: x + 1, torch.ones(8), {word})
+"""
+    result = run_tests(source)
+    result.assert_outcomes(passed=1, failed=1)
+    text = result.stdout.str()
+    assert f"@pytest.mark.torchprof({name}=...)" in text
+    assert "fixture.py" not in text

@@ -163,7 +163,7 @@ def test_it(torchprof):
 """
     lines = run_tests(source, in_process=False).outlines
     (said,) = [line for line in lines if line.startswith("FAILED")]
-    assert said.endswith("nothing was compiled, and no kernel carries mm and relu together")
+    assert said.endswith(" carries mm and relu together")
     assert any("usual causes: " in line for line in lines)
     (row,) = [line for line in lines if "1 x gemm fp32 nn mm" in line]
     assert "test_it.py:" in row

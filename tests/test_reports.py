@@ -246,6 +246,16 @@ def test_a_name_that_is_shortened_keeps_its_file_and_its_end(columns, test):
     assert (file, end) == ("test_multiply_add.py", test) or "..." in row
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_label_gives_way_to_the_name_of_its_test(columns):
+    name, label = "tests/test_more.py::test_nothing_of_it", "a block that is labelled in a great many words"
+    run = RunResults(results=(Result(nodeid=name, label=label, outcome=Outcome.PASSED, summary=Summary(kernels=3)),))
+    row = render(run, width=columns).splitlines()[2]
+    assert len(row) <= columns
+    assert "nothing_of_it (a" in row
+    assert columns < 80 or "::test_nothing_of_it (a" in row
+
+
 NAMES = ("1e5", "True", "test_日本語のモデル[東京]", "test_a")
 
 

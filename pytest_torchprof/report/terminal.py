@@ -42,6 +42,10 @@ makes such a run fail"""
 """Printed once, with the first baseline."""
 _NARROWEST_NAME: Final = 16
 """The width that they have when no further column can leave."""
+_NARROWEST_FILE: Final = 8
+"""The width that the file keeps beside the name of a test with a label, with the colons."""
+_LEAST_LABEL: Final = 8
+"""The width that the label of a measurement has beside the name of its test."""
 _MOST_WARNINGS: Final = 20
 """Beyond these they are counted."""
 _OUTCOMES: Final = {
@@ -185,11 +189,14 @@ def _draw_results(run: RunResults, width: int) -> str:
     if all(column.title != _compared(run) for column in table):
         table, room = fitted(cells(result_columns(run, brief=True), run.results), width, MIN_NAME_WIDTH)
     first = next(iter(table))
-    table[first] = [_shorten_name(name, max(room, _NARROWEST_NAME)) for name in table[first]]
+    labels = [f" ({printable(result.label)})" if result.label else "" for result in run.results]
+    table[first] = [
+        _shorten_name(name, max(room, _NARROWEST_NAME), label) for name, label in zip(table[first], labels, strict=True)
+    ]
     return "\n".join(ruled(table))
 
 
-def _shorten_name(name: str, room: int) -> str:
+def _shorten_name(name: str, room: int, label: str) -> str:
     """Return a test's name shortened to fit: its file, then its end, which distinguishes parameters and labels.
 
     The folder is the same for most tests, and every test begins with "test_".
@@ -199,11 +206,24 @@ def _shorten_name(name: str, room: int) -> str:
     if width_of(file + colons + test) <= room:
         return f"{file}{colons}{test}"
     file = file.removesuffix(".py")
-    left = room - len(colons) - min(width_of(test), max(room - len(colons) - width_of(file), room // 2))
+    # Of a test with a label its own name needs room beside it.
+    own = width_of(test) - width_of(label) + _LEAST_LABEL if label else 0
+    wanted = max(room - len(colons) - width_of(file), room // 2, min(own, room - _NARROWEST_FILE))
+    left = room - len(colons) - min(width_of(test), wanted)
     if width_of(file) > left:
         file = cut(file, left) if left > 3 else ""
     left = room - width_of(file) - len(colons)
-    return f"{file}{colons}{test if width_of(test) <= left else f'...{ending(test, left - 3)}'}"
+    return f"{file}{colons}{_shorten_test(test, left, label)}"
+
+
+def _shorten_test(test: str, room: int, suffix: str) -> str:
+    """Return a test without its file, cut to fit; the label behind it gives way to its own name, as far as it can."""
+    if width_of(test) <= room:
+        return test
+    own = test[: len(test) - len(suffix)]
+    label = cut(suffix, max(room - width_of(own), _LEAST_LABEL)) if suffix else ""
+    left = room - width_of(label)
+    return f"{own if width_of(own) <= left else f'...{ending(own, left - 3)}'}{label}"
 
 
 def closing(run: RunResults) -> str:

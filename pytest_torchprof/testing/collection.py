@@ -121,8 +121,8 @@ def _on_terminal(refused: Sequence[str], config: pytest.Config) -> list[str]:
     """Return lines of a usage error, wrapped to the width of a terminal; in a log they stay whole."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     columns = config.stash.get(COLUMNS, None) if getattr(reporter, "isatty", False) else None
-    before_first = "ERROR:"
-    first = broken(f"{before_first} {refused[0]}", columns).removeprefix(before_first).removeprefix(" ")
+    # pytest writes "ERROR: " in front of it.
+    first = broken(f"{'':7}{refused[0]}", columns, hanging=2).lstrip()
     return [first, *(broken(line, columns) for line in refused[1:])]
 
 

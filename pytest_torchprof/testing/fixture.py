@@ -17,6 +17,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measured_calls import measure_function, measured_calls
 from pytest_torchprof.testing.ranks.place import Ranks
 from pytest_torchprof.text import printable_line
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.test_run import TestRun
 
 Producer = Callable[[Path], object] | str | PathLike[str]
+
+
+def _takes(function: Callable[..., Any], word: str) -> bool:
+    """Return whether a function takes a keyword; of what does not say what it takes, too."""
+    from inspect import Parameter, signature  # noqa: PLC0415 - few calls have such a keyword
+
+    try:
+        # The call of a module takes all that its forward may take.
+        taken = signature(getattr(function, "forward", function)).parameters
+    except (TypeError, ValueError):
+        return True
+    return word in taken or any(each.kind is Parameter.VAR_KEYWORD for each in taken.values())
 
 
 class Torchprof:
@@ -74,6 +87,16 @@ class Torchprof:
         if not callable(function):
             given = printable_line(repr(function), 60)
             message = f"torchprof() takes a function and its arguments; got {given}, which cannot be called"
+            problem = TorchprofError(message, Code.FIXTURE_MISUSE)
+            self._run.refuse(None, "torchprof()", problem)
+            raise problem
+        if (word := next(filter({*MARKER_OPTIONS, *Limits.__annotations__}.__contains__, kwargs), None)) and not _takes(
+            function, word
+        ):
+            message = (
+                f"torchprof() hands {word}= to the function that it calls, which does not take it: it belongs to the "
+                f"marker, @pytest.mark.torchprof({word}=...)"
+            )
             problem = TorchprofError(message, Code.FIXTURE_MISUSE)
             self._run.refuse(None, "torchprof()", problem)
             raise problem
