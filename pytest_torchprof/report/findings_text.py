@@ -78,6 +78,10 @@ def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
     return wrapped(printable(f"{to_do}{action}"), "", width=width)
 
 
+NEW_RECORDING = "NEW.json.gz"
+"""What stands for the next recording in a command: the one at hand has what it is to be kept from."""
+
+
 def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
     """Return what to do next: about the first finding, to see it, and to keep it from coming back.
 
@@ -88,7 +92,7 @@ def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> s
     path = printable(shlex.quote(path_from_here(analysis.trace.path)))
     matters = [finding for finding in findings if finding.severity != "information"]
     first = next(iter(matters or [finding for finding in findings if finding.remedy]), None)
-    costly = next((finding for finding in findings if finding.severity == "warning"), None)
+    costly = first if matters else None
     lines = [] if first is None else [f"{first.title}: {first.remedy}" if first.remedy else first.title]
     if (reason := analysis.doubt or analysis.kernels_unknown) is not None:
         lines = [reason.action] if reason.action else lines
@@ -96,7 +100,7 @@ def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> s
         costly = None
     lines.append(f"see it: torchprof report {path} -o page.html")
     if costly is not None:
-        lines.append(f"keep it from coming back: torchprof check {path} --limit forbid={costly.code}")
+        lines.append(f"keep it from coming back: torchprof check {NEW_RECORDING} --limit forbid={costly.code}")
     return next_text(lines, width)
 
 

@@ -128,7 +128,7 @@ def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) 
     lines += [f"{finding.title}: {finding.remedy}" for finding in findings[:1]]
     lines.append(f"see it: torchprof report {place} -o page.html")
     lines += [
-        f"keep it from coming back: torchprof check {place} --ranks --limit forbid={finding.code}"
+        f"keep it from coming back: torchprof check NEW-FOLDER --ranks --limit forbid={finding.code}"
         for finding in findings[:1]
         if isinstance(finding, Straggler)
     ]
