@@ -178,6 +178,11 @@ OUTCOMES = {
         of_test(f"in_thread(lambda: {MISSED})").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
         "xfailed",
     ),
+    "a test that is strictly expected to fail passes": (
+        of_test("pass").replace("@cpu", "@pytest.mark.xfail(strict=True)\n@cpu"),
+        "failed",
+    ),
+    "a test fails itself": (of_test("pytest.fail('mine')"), "failed"),
     "a test whose code raises is expected to fail": (
         of_test("raise ValueError('mine')").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
         "xfailed",

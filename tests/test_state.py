@@ -65,11 +65,13 @@ OPEN = {
     "history/changes.py": ("both sides of each fact that moved, whatever its type", "moved"),
     "history/enclosing.py": ("a key", "kind"),
     "history/reported.py": ("of a result's JSON the entries that its measurement does not give", "differing"),
+    "history/rows_differ.py": ("both sides of each column that differs, whatever its type", "columns"),
+    "history/since.py": ("facts of an environment, whatever their type", "versions"),
     "limits/asked.py": ("values as the user wrote them", "value written settings"),
     "limits/limit.py": ("the function that reads a value as the user wrote it", "read"),
-    "report/columns.py": ("functions of the rows of any table", "of show"),
+    "report/columns.py": ("functions of the rows of any table", "of show bound"),
     "report/page/jobs.py": ("the page's JSON", "facts"),
-    "report/perfetto.py": ("ids of threads as any recording has them", "pid tid id"),
+    "report/perfetto.py": ("ids of events as any recording has them", "id"),
 }
 """What is open to anything, and what it is."""
 

@@ -234,6 +234,12 @@ class BodyFailed(Account, frozen=True):
     """The error's class."""
 
 
+class PassedUnexpectedly(Account, frozen=True):
+    """The test is marked as expected to fail, and did not."""
+
+    SENTENCE = "the test is expected to fail (xfail with strict=True) and has passed"
+
+
 class BodyRaisedOurs(Account, frozen=True):
     """The test's own code raised an error of this package, such as that of a wrong argument."""
 

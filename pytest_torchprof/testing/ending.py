@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError, reason_of
-from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed
+from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import first_line
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.measurement import Measurement
 
+ENDS: Final = (pytest.skip.Exception, pytest.fail.Exception, pytest.xfail.Exception)
+"""By what pytest's own functions end a test."""
 _OURS: Final = Path(__file__).parent.parent
 _RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "multiprocessing.pool"})
 """The modules whose functions call what a thread is started with, and end or keep what it raises."""
@@ -30,7 +32,7 @@ _RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "mult
 class Ending:
     """How a test ended; by default it ran to its end, so that everything it asked for is judged."""
 
-    by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | ExpectFailed | None = None
+    by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | ExpectFailed | PassedUnexpectedly | None = None
     """Why the test failed or skipped itself, where that counts and its measurements are only recorded."""
     outcome: Outcome = Outcome.FAILED
     """How measurements come out by that error."""

@@ -11,7 +11,7 @@ from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.conclusion import conclude, error_of
-from pytest_torchprof.testing.ending import ending_of, skipped_at_gate
+from pytest_torchprof.testing.ending import ENDS, ending_of, skipped_at_gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def judged_after(run: TestRun) -> Iterator[None]:
     raised: BaseException | None = None
     try:
         yield
-    except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as problem:  # noqa: BLE001 - judge() raises it
+    except (Exception, *ENDS) as problem:  # noqa: BLE001 - judge() raises it
         raised = problem
     try:
         judge(run, raised)

@@ -11,6 +11,7 @@ import pytest
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import AskedOnOneRank, CalledOnceByRule, InsideAnother
 from pytest_torchprof.testing.believed import believed
+from pytest_torchprof.testing.ending import ENDS
 from pytest_torchprof.testing.gates import guarded
 from pytest_torchprof.testing.judgement import judge_alone
 from pytest_torchprof.testing.live import live
@@ -93,5 +94,5 @@ def _raising_nothing(explanation: Explanation) -> Iterator[None]:
         yield
     except pytest.exit.Exception:
         raise
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception, pytest.xfail.Exception) as problem:  # noqa: BLE001
+    except (Exception, *ENDS) as problem:  # noqa: BLE001
         explanation.call_raised(problem)

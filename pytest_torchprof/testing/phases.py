@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.body import measured_body
@@ -16,8 +18,6 @@ from pytest_torchprof.testing.thrown_away import kept_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pytest
 
     from pytest_torchprof.testing.test_run import TestRun
 
@@ -42,11 +42,11 @@ def around_teardown(run: TestRun) -> Iterator[None]:
     if not run.judged:
         # A test that did not run, because its setup skipped, is not judged.
         run.forget()
-    raised: Exception | None = None
+    raised: BaseException | None = None
     try:
         with kept_in(run.thrown_away), closing(run.compiled):
             yield
-    except Exception as problem:  # noqa: BLE001 - it is raised again
+    except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - it is raised again
         raised = problem
     raised = raised or run.lost_miss(raised)
     if run.measurements or run.announced or run.unused_limits:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
-from pytest_torchprof.testing.reported import agree_with_report
+from pytest_torchprof.testing.reported import agree_with_report, is_unexpected_pass
 from pytest_torchprof.testing.workers import COLUMNS
 from pytest_torchprof.text import broken, cut, first_line
 
@@ -40,9 +40,8 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         return
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
         run.test.state.expect_failure(run.test.nodeid)
-    if report.failed and excinfo is not None:
-        agree_with_report(run, report, excinfo.value)
     if report.failed:
+        agree_with_report(run, report, None if excinfo is None else excinfo.value)
         run.test.state.drop_stale(run.test.nodeid)
 
 
@@ -183,7 +182,7 @@ def _mend_expectation(
         del report.wasxfail
         expected = False
     passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
-    is_unexpected = expected or str(report.longrepr or "").startswith("[XPASS(strict)]")
+    is_unexpected = expected or is_unexpected_pass(report)
     if report.when == "call" and passed and is_unexpected and run is not None and (reason := run.why_unjudged):
         # It may well fail only by its limits: that it has passed without them says nothing.
         report.outcome = "skipped"

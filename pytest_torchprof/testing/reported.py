@@ -5,21 +5,28 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import pytest
 from msgspec.structs import replace
 
 from pytest_torchprof.reasons.errors import is_of_the_code
+from pytest_torchprof.report.account import PassedUnexpectedly
 from pytest_torchprof.report.ci import properties
-from pytest_torchprof.testing.ending import failed_by
+from pytest_torchprof.report.outcome import Outcome
+from pytest_torchprof.testing.ending import ENDS, Ending, failed_by
 from pytest_torchprof.testing.judging import judge
 from pytest_torchprof.testing.results import below_root
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_torchprof.testing.test_run import TestRun
 
 
-def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseException) -> None:
-    """Let no measurement of a test pass by whose subtest, setup or teardown pytest counts a failure or an error."""
+def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseException | None) -> None:
+    """Let no measurement of a test pass in whose phases or subtests pytest counts a failure or an error."""
+    if problem is None:
+        if is_unexpected_pass(report):
+            _end_all(run, report, Ending(by_itself=PassedUnexpectedly(), outcome=Outcome.FAILED))
+        return
     if run.in_call:
         # A subtest has a report of its own, and its test goes on: it is judged at its end.
         run.fail_part(problem)
@@ -27,9 +34,19 @@ def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseExce
     in_fixture = report.when != "call"
     if run.measurements and is_of_the_code(problem):
         # They were taken before or after the body, at whose end a test is judged; pytest reports the error already.
-        with suppress(Exception, pytest.skip.Exception, pytest.xfail.Exception):
+        with suppress(Exception, *ENDS):
             judge(run, problem, in_fixture=in_fixture)
-    test, ended = run.test, failed_by(problem, in_fixture=in_fixture)
+    _end_all(run, report, failed_by(problem, in_fixture=in_fixture))
+
+
+def is_unexpected_pass(report: pytest.TestReport) -> bool:
+    """Return whether pytest fails a test because it was strictly expected to fail."""
+    return str(report.longrepr or "").startswith("[XPASS(strict)]")
+
+
+def _end_all(run: TestRun, report: pytest.TestReport, ended: Ending) -> None:
+    """Give all measurements of a test its own end, where none of them failed by itself."""
+    test = run.test
     results = test.state.results_of(test.nodeid)
     if ended.by_itself is None or any(result.outcome.is_failure for result in results):
         return
