@@ -12,6 +12,8 @@ from pytest_torchprof import Profile, load
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"
+UNKNOWN = {"mi250_string_tids": "memcpy_bytes"}
+"""The numbers that others take for 0 although the recording does not tell them: its copies do not say how many bytes."""
 COUNTS = ("events", "steps", "orphans", "lost_kernels", "kernel_names")
 
 pytestmark = [
@@ -25,11 +27,14 @@ def recordings():
     return [pytest.param(entry["file"], entry["expected"], id=entry["file"].split(".")[0]) for entry in entries]
 
 
-def differences(numbers, expected):
+def differences(numbers, expected, unknown):
     """Return what differs: counts at all, times and shares by more than 0.1 % and the last digit written."""
     found = {}
     for name, wanted in expected.items():
         value = getattr(numbers, name)
+        if name == unknown:
+            assert (value, wanted) == (None, 0)
+            continue
         if wanted is None or value is None or isinstance(wanted, int):
             same = value == wanted
         else:
@@ -47,13 +52,13 @@ def test_the_numbers_are_those_expected(file, expected):
     kernels = {trace.names[n] for n, kind in zip(trace.gpu.name, trace.gpu.kind, strict=True) if kind == 0}
     found = (trace.events, len(trace.steps), trace.orphans, trace.lost_kernels, len(kernels))
     assert dict(zip(COUNTS, found, strict=True)) == {name: expected[name] for name in COUNTS}
-    summary = dict(expected["summary"])
-    assert differences(profile.worst, summary.pop("worst")) == {}
-    assert differences(profile.median, summary) == {}
+    summary, unknown = dict(expected["summary"]), UNKNOWN.get(file.split(".")[0])
+    assert differences(profile.worst, summary.pop("worst"), unknown) == {}
+    assert differences(profile.median, summary, unknown) == {}
     for step, wanted in zip(profile.steps, expected.get("per_step", profile.steps), strict=True):
         if isinstance(wanted, dict):
             assert step.name == wanted.pop("name")
-            assert differences(step.numbers, wanted) == {}
+            assert differences(step.numbers, wanted, unknown) == {}
 
 
 @pytest.mark.parametrize(("file", "expected"), recordings())
