@@ -73,6 +73,11 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     """The part of the idle time in which launched work waited itself."""
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
+
+    @property
+    def at(self) -> str:
+        return super().at or f", longest at {next(iter(self.ops))}"
+
     ops_us: Mapping[str, float]
     """And for how long."""
     syncs: int

@@ -16,6 +16,8 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     _MOSTLY = ", most of it{in_range}"
     _WITHIN_TWO: ClassVar[str] = " in the ranges {within:name} and {within_too:name}"
 
+    _SPREAD: ClassVar[str] = ", spread over {gaps:wait} for a launch, the longest {longest_us:us}"
+
     within_too: str | None = None
     """A second range, where none holds half of it, and the two do together."""
     stacks: bool = False
@@ -24,6 +26,10 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     @property
     def in_range(self) -> str:
         return super().in_range if self.within_too is None else self.words(self._WITHIN_TWO)
+
+    @property
+    def at(self) -> str:
+        return super().at or self.words(self._SPREAD)
 
     @property
     def mostly(self) -> str:
@@ -39,7 +45,7 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
 class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound"):
     """The CPU takes longer to launch the work than the GPU to do it."""
 
-    TITLE = "Bound by overhead"
+    TITLE = "Bound by CPU overhead"
     SENTENCE = (
         "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
         "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
@@ -109,10 +115,6 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
         if self._is_once:
             return self._WARM_STEPS
         return self._WITHOUT_STACKS if self.stacks else self.ACTION
-
-    @property
-    def at(self) -> str:
-        return super().at or self.words(" in {gaps:wait} for a launch, the longest {longest_us:us}")
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
