@@ -256,7 +256,7 @@ def test_an_error_of_the_gpu_is_the_tests_own_and_the_next_ones_say_what_became_
             "E * torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
             "the profile function is back: True",
             "*not measured: an earlier error of the GPU (CUDA error: an illegal memory access*) lasts*[[]gpu-failed]",
-            "*test_breaks * not measured",
+            "*test_breaks * error",
             "*test_marked * not measured",
             "*test_on_the_cpu * passed",
         ]
