@@ -802,7 +802,7 @@ def test_a_test_whose_code_raised_is_an_error(run_tests, pytester):
     """
     run = run_tests(dedent(source), "--torchprof-report=out.html")
     run.assert_outcomes(failed=4)
-    run.stdout.fnmatch_lines(["4 failed, 2 of them with an error of their own"])
+    run.stdout.fnmatch_lines(["4 failed (2 with an error of their own)"])
     page = Page((pytester.path / "out.html").read_text())
     verdicts = {told["name"].rpartition("::")[2].partition(" ")[0]: told["outcome"] for told in page.details}
     assert verdicts["test_misses"] == verdicts["test_expects"] == "failed"

@@ -242,7 +242,9 @@ def count_outcomes(run: RunResults) -> str:
     numbers = Counter(result.outcome for result in run.results)
     errors = numbers[Outcome.ERROR]
     numbers[Outcome.FAILED] += errors
-    own = f", {errors} of them with an error of {'its' if errors == 1 else 'their'} own" if errors else ""
+    own = f"with an error of {'its' if errors == 1 else 'their'} own" if errors else ""
+    if own:
+        own = f" {own}" if errors == numbers[Outcome.FAILED] else f" ({errors} {own})"
     counts = [
         f"{numbers[outcome]} {words}{own if outcome is Outcome.FAILED else ''}"
         for outcome, words in _OUTCOMES.items()
