@@ -11,10 +11,9 @@ from msgspec import Struct
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.ranks import find_in_job
-from pytest_torchprof.fleet.rules import Question, asked_of
+from pytest_torchprof.fleet.rules import Question, asked_of, limits_of
 from pytest_torchprof.limits import HOLDS, MISSED, Verdict
 from pytest_torchprof.limits.rank_limits import check_job, divided_among_ranks, missing_ranks
-from pytest_torchprof.limits.written import read_limit_texts
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
 from pytest_torchprof.reasons.errors import TorchprofError, reason_of
 from pytest_torchprof.report.outcome import Outcome
@@ -137,7 +136,7 @@ def _together(question: Question) -> tuple[Asked, ...]:
 
 def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPart]) -> JobRecord:
     """Return the result of a job whose files have kept these ``parts``."""
-    questions = list({file.question.limits: file.question for file in files}.values())
+    questions = list(dict.fromkeys(file.question for file in files))
     try:
         job = joined(parts)
     except TorchprofError as problem:
@@ -174,7 +173,7 @@ def _verdicts(job: Job, questions: Sequence[Question]) -> tuple[Verdict, ...]:
     """Return the verdicts on the limits that are asked of any of its ranks; not measured if ranks are missing."""
     verdicts: list[Verdict] = []
     for question in questions:
-        may_be_idle = read_limit_texts(question.limits).get("min_kernels") == 0
+        may_be_idle = limits_of(question).get("min_kernels") == 0
         own = check_job(job, _together(question), may_be_idle=may_be_idle)
         verdicts += [verdict for verdict in own if verdict not in verdicts]
     is_asked = any(asked_of(question)[1] for question in questions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.findings import RULES, Rule, with_thresholds
 from pytest_torchprof.limits import Asked, catalogue, divided, read_limits
-from pytest_torchprof.limits.written import limit_text, read_limit_texts, read_limits_of_file
+from pytest_torchprof.limits.written import read_limit_texts, read_limits_of_file
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -33,8 +33,14 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: str | None = None
     """The range on the CPU whose occurrences are the steps."""
     limits: tuple[str, ...] = ()
-    """NAME=VALUE, as on the command line."""
+    """NAME=VALUE, those of the command line."""
+    own_limits: dict[str, Any] = {}
+    """Those of the rule, as its file writes their values."""
     thresholds: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        """Return the same for equal questions, though values of a file may be lists, which have no hash."""
+        return hash((self.rule, self.device, self.step, self.limits, *self.own_limits, self.thresholds))
 
 
 class FleetRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +78,7 @@ def read_rules(path: Path) -> tuple[FleetRule, ...]:
     )
     for rule in named:
         try:
-            read_limits_of_file(rule.limits)
-            asked_of(_asked_by(rule, ()))
+            read(_asked_by(rule, ()))
         except TorchprofError as problem:
             raise TorchprofError(f"{path}: {rule.name}: {problem.text}", problem.code) from None
     return named
@@ -101,14 +106,25 @@ def takers(rules: Sequence[FleetRule], files: Iterable[Listed]) -> list[set[int]
     return first
 
 
-@lru_cache(maxsize=64)  # Many files are asked the same, and reading it takes a tenth of the time of a small one.
-def asked_of(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
+def limits_of(question: Question) -> dict[str, object]:
+    """Return the values of a question's limits; UnknownLimit for what is none."""
+    read = read_limit_texts(question.limits)
+    return {name: value for name, value in read.items() if name not in question.own_limits} | read_limits_of_file(
+        question.own_limits
+    )
+
+
+def read(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
     """Return the declarations of kernels, the limits and the rules of findings; TorchprofError for what is none."""
     if question.device is not None and question.device not in (known := [kind.name for kind in device_kinds()]):
         raise TorchprofError(f"device: expected {' or '.join(known)}, got {question.device!r}", Code.NO_SUCH_DEVICE)
-    own_kernels, limits = divided(read_limit_texts(question.limits))
+    own_kernels, limits = divided(limits_of(question))
     rules = with_thresholds(RULES, question.thresholds)
     return own_kernels, read_limits(limits, known=catalogue(rules)), rules
+
+
+# Many files are asked the same, and reading it takes a tenth of the time of a small one.
+asked_of: Final = lru_cache(maxsize=64)(read)
 
 
 def _fits(rule: FleetRule, file: Listed) -> bool:
@@ -123,13 +139,12 @@ def _paths(file: Listed) -> Iterable[str]:
     return (file.url,) if file.member is None else (file.url, f"{file.url}/{file.member}")
 
 
-def _asked_by(rule: FleetRule, limits: Iterable[str]) -> Question:
-    others = [limit for limit in limits if limit.partition("=")[0].strip() not in rule.limits]
-    own = [limit_text(name, value) for name, value in rule.limits.items()]
+def _asked_by(rule: FleetRule, limits: tuple[str, ...]) -> Question:
     return Question(
         rule=rule.name,
         device=rule.device,
         step=rule.step,
-        limits=(*others, *own),
+        limits=limits,
+        own_limits=rule.limits,
         thresholds=tuple(f"{name}={value:g}" for name, value in rule.thresholds.items()),
     )

@@ -16,6 +16,7 @@ from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
+from pytest_torchprof.limits.written import RANGES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -209,7 +210,7 @@ def of_events_alone(asked: Iterable[Asked]) -> bool:
     """Return whether these limits ask neither what operators were given nor what the compiler did."""
     return all(
         of_events_alone(limit for within in wanted.value.values() for limit in within)
-        if wanted.limit.name == "ranges"
+        if wanted.limit.name == RANGES
         else wanted.limit.of_events_alone
         for wanted in asked
     )

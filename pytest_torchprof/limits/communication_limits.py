@@ -16,8 +16,8 @@ from pytest_torchprof.limits.limit import (
     Verdict,
     as_counts,
     fraction,
-    in_order,
     longest_first,
+    numbered_in_order,
     title_among,
     unmeasured,
 )
@@ -59,7 +59,7 @@ def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
     by_name: dict[tuple[str, int | None], list[Collective]] = defaultdict(list)
     for collective in collectives:
         by_name[collective.name or "communication", collective.message_bytes].append(collective)
-    return in_order(
+    return numbered_in_order(
         WorkRow(
             count=len(members),
             name=name,
@@ -67,9 +67,8 @@ def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
             time_us=sum(collective.duration_us or 0 for collective in members),
             size_bytes=size or 0,
             ops=tuple(printable(op) for op in dict.fromkeys(collective.operator for collective in members) if op),
-            order=order,
         )
-        for order, ((name, size), members) in enumerate(by_name.items())
+        for (name, size), members in by_name.items()
     )
 
 

@@ -6,11 +6,10 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.limits.evidence import WorkRow
-from pytest_torchprof.limits.limit import in_order, longest_first, place_fields
+from pytest_torchprof.limits.limit import longest_first, numbered_in_order, place_fields
 from pytest_torchprof.text import printable
 from pytest_torchprof.trace.columns import ABSENT
 
@@ -136,7 +135,7 @@ def _rows(items: Sequence[Item], key: Callable[[Item], Hashable], allowed_by: tu
     for item in items:
         by_key[key(item)].append(item)
     rows = (_row(members, allowed_by) for members in by_key.values())
-    return in_order(replace(row, order=order) for order, row in enumerate(rows))
+    return numbered_in_order(rows)
 
 
 def _row(members: Sequence[Item], allowed_by: tuple[str, ...]) -> WorkRow:

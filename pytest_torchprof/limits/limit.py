@@ -283,12 +283,17 @@ def group_kernels(
     """
     named = by_name(step.kernels if kernels is None else kernels)
     rows = (_row(step.places, name, members, raw=raw) for name, members in named.items())
-    return in_order(replace(row, order=order) for order, row in enumerate(rows))
+    return numbered_in_order(rows)
 
 
 def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
     """Return the rows in the order in which they are shown: most calls first, then most time."""
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
+
+
+def numbered_in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
+    """Return rows, which come in the order of the recording, in that in which they are shown; they know the former."""
+    return in_order(replace(row, order=order) for order, row in enumerate(rows))
 
 
 def longest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:

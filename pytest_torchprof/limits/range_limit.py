@@ -14,6 +14,7 @@ from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.analysis.user_ranges import instead_of, user_ranges
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
+from pytest_torchprof.limits.written import RANGES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfGraphUnknown, RangeOfLaunchesUnknown
@@ -51,7 +52,7 @@ def range_limit(known: Sequence[Limit]) -> Limit:
         except UnknownLimit as problem:
             raise UnknownLimit(f'in "{name}": {problem.text}', problem.code) from None
 
-    return Limit(name="ranges", read=read, check=_check, on_gpu_work=False, located=False, families=())
+    return Limit(name=RANGES, read=read, check=_check, on_gpu_work=False, located=False, families=())
 
 
 def _name(name: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.patterns import parse_value
 from pytest_torchprof.reasons.errors import UnknownLimit
@@ -12,54 +12,51 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
-LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys", "allow_ops"})
+LIST_LIMITS: Final = frozenset({*_LISTS, "allow_syncs", "allow_memcpys", "allow_ops"})
+RANGES: Final = "ranges"
+"""The limit whose value has other limits, by range."""
 # A value that begins like this is meant to be more than a text: kernel names contain parentheses too, but after spaces
 # and colons ("void at::native::f(...)"). A text that begins like this can be quoted.
 _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 
-def read_limit_texts(texts: Iterable[str], option: str = "--limit ") -> dict[str, object]:
-    """Return limits by name from texts NAME=VALUE; UnknownLimit for a text of another form, behind its ``option``."""
+def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
+    """Return limits by name from the texts NAME=VALUE of ``--limit``; UnknownLimit for a text of another form."""
     limits: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise UnknownLimit(f"{option}{text!r}: expected NAME=VALUE, e.g. max_kernels=5")
+            raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
         if name not in limits:
-            limits[name] = _read_value(name, value, option)
+            limits[name] = _read_value(f"--limit {name}", value)
         elif name in LIST_LIMITS:
-            limits[name] = _add_up(name, limits[name], _read_value(name, value, option))
+            limits[name] = _add_up(name, limits[name], _read_value(f"--limit {name}", value))
         else:
             raise UnknownLimit(f"--limit {name} is given twice")
     return limits
 
 
 def read_limits_of_file(limits: Mapping[str, object]) -> dict[str, object]:
-    """Return limits whose values stand in a file, texts read as on a command line; else UnknownLimit."""
-    texts = (limit_text(name, value) for name, value in limits.items())
-    return read_limit_texts(texts, option="")
+    """Return limits whose values stand in a file, texts read as on a command line, since TOML has no selectors.
 
-
-def limit_text(name: str, value: object) -> str:
-    """Return NAME=VALUE of a value in a file, whose texts are read as on a command line: TOML has no selectors.
-
-    In lists and tables that holds for what can be a pattern.
+    In lists and tables that holds for what can be a pattern. Raises UnknownLimit as for a command line.
     """
-    if isinstance(value, str):
-        return f"{name}={value}"
-    return f"{name}={_as_written(value) if name in LIST_LIMITS or name == _RANGES else repr(value)}"
+    return {
+        name: _read_value(name, value) if isinstance(value, str) else _with_selectors(name, value)
+        for name, value in limits.items()
+    }
 
 
-_RANGES = "ranges"
-
-
-def _as_written(value: object) -> str:
+def _with_selectors(name: str, value: object) -> object:
+    """Return a value of a file, with what its texts stand for where the limit takes patterns."""
+    if name not in LIST_LIMITS and name != RANGES:
+        return value
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_as_written(key)}: {_as_written(own)}' for key, own in value.items())}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_as_written, value))}]"
-    return value if isinstance(value, str) and _WRITTEN.match(value) else repr(value)
+        return {_with_selectors(name, key): _with_selectors(name, own) for key, own in value.items()}
+    if isinstance(value, list):
+        return [_with_selectors(name, own) for own in value]
+    return _read_value(name, value) if isinstance(value, str) and _WRITTEN.match(value) else value
 
 
 def _add_up(name: str, before: object, more: object) -> object:
@@ -84,15 +81,15 @@ def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _read_value(name: str, text: str, option: str) -> object:
+def _read_value(shown: str, text: str) -> object:
     """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
 
-    Raises UnknownLimit for a value that begins like one of these and cannot be read as such: as a text it would match
-    nothing, and a limit that forbids it would hold.
+    Raises UnknownLimit, which names the limit as ``shown``, for a value that begins like one of these and cannot be
+    read as such: as a text it would match nothing, and a limit that forbids it would hold.
     """
     try:
         return parse_value(text)
     except UnknownLimit as wrong:
         if not _WRITTEN.match(text):
             return text
-        raise UnknownLimit(f"{option}{name}: {wrong.text}", wrong.code) from None
+        raise UnknownLimit(f"{shown}: {wrong.text}", wrong.code) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.limits.written import read_limits_of_file
+from pytest_torchprof.limits.written import RANGES, read_limits_of_file
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.text import enumerated
@@ -27,7 +27,6 @@ WAYS: Final = frozenset({"warmup", "steps", "device", "record"})
 ONCE: Final[Mapping[str, object]] = {"warmup": 0, "steps": 1, "baseline": False}
 """How a test is measured that only a rule asks for: its own call, and no other."""
 _MODE: Final = "mode"
-_RANGES: Final = "ranges"
 
 
 class Mode(StrEnum):
@@ -98,10 +97,10 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         """
         own = marker or {}
         words = self._beside(self.limits, own)
-        theirs, ours = self.limits.get(_RANGES), own.get(_RANGES)
+        theirs, ours = self.limits.get(RANGES), own.get(RANGES)
         if isinstance(theirs, dict) and isinstance(ours, dict):
             both = {name: self._beside(self._left(name, ours), ours.get(name, {})) for name in {**theirs, **ours}}
-            words = {**words, _RANGES: {name: limits for name, limits in both.items() if limits or name in ours}}
+            words = {**words, RANGES: {name: limits for name, limits in both.items() if limits or name in ours}}
         return {**(self.ways if alone else {}), **words}
 
     def _left(self, name: str, ours: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +108,7 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         taken = {
             limit for pattern, own in ours.items() if isinstance(own, dict) and fits(pattern, name) for limit in own
         }
-        return {limit: value for limit, value in self.limits[_RANGES].get(name, {}).items() if limit not in taken}
+        return {limit: value for limit, value in self.limits[RANGES].get(name, {}).items() if limit not in taken}
 
     def _beside(self, limits: Mapping[str, Any], own: object) -> Any:
         if not isinstance(own, dict):
@@ -142,8 +141,8 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         """Return whether a limit is the rule's, and the rule names the CPU as the device."""
         if self.ways.get("device") != "cpu":
             return False
-        if limit == _RANGES:
-            return _RANGES in self.limits and all(within is None for within, _ in self.own)
+        if limit == RANGES:
+            return RANGES in self.limits and all(within is None for within, _ in self.own)
         return self.asks(limit)
 
     def _limit(self, key: LimitKey) -> LimitKey | None:
@@ -161,7 +160,7 @@ def _asked_by(key: LimitKey, asked: Sequence[LimitKey]) -> LimitKey | None:
 def _by_key(limits: Mapping[str, Any]) -> Iterator[tuple[LimitKey, Any]]:
     """Yield limits with their values, those of ranges one by one."""
     for name, value in limits.items():
-        if name == _RANGES and isinstance(value, dict):
+        if name == RANGES and isinstance(value, dict):
             inside = ((within, own) for within, own in value.items() if isinstance(own, dict))
             yield from (((within, limit), bound) for within, own in inside for limit, bound in own.items())
         else:
@@ -249,7 +248,7 @@ def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -
         asked_by=tuple(rule.shown for rule in rules),
         mode=Mode.FAIL if any(rule.mode is Mode.FAIL for rule in rules) else Mode.WARN,
         ways={**ONCE, **{name: value for rule in rules for name, value in rule.ways.items()}},
-        limits={**limits, _RANGES: ranges} if ranges else limits,
+        limits={**limits, RANGES: ranges} if ranges else limits,
         warned=frozenset(key for key, mode in modes.items() if mode is Mode.WARN),
         settings=settings,
     )
