@@ -18,10 +18,12 @@ from pytest_torchprof.system.own_modules import load_past_pytest
 from pytest_torchprof.testing import JOB, PASSED, REFUSAL, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.declared import add_options, is_anything_given
 from pytest_torchprof.testing.workers import (
+    BRIEF,
     COLUMNS,
     COLUMNS_KEY,
     HISTORY,
     HISTORY_KEY,
+    ONE_LINE,
     RESULTS,
     WORDS_KEY,
     WORKER_KEY,
@@ -397,15 +399,15 @@ def pytest_runtest_makereport(
         return report
     nodeid = nodeid_of(item)
     state.end_test(nodeid, item.path, passed=item.stash[PASSED])
-    if is_of_xdist(item.config) and nodeid in state.tests:
+    if is_of_xdist(item.config) and (handed := state.hand_over_test(nodeid)) is not None:
         # A worker that crashes later hands nothing over at its end.
-        setattr(report, RESULTS, state.handed_over_of(nodeid).to_json())
+        setattr(report, RESULTS, handed.to_json())
     return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, object, object]:
-    if hasattr(report, "torchprof_one_line"):
+    if hasattr(report, ONE_LINE):
         from pytest_torchprof.testing.pytest_report import give_one_line
 
         give_one_line(report)
@@ -414,7 +416,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, objec
 
         state_of(report.node.config).note_of_worker(report.node.gateway.id, getattr(report, RESULTS))
     result = yield
-    if hasattr(report, "torchprof_brief"):
+    if hasattr(report, BRIEF):
         from pytest_torchprof.testing.pytest_report import shorten
 
         shorten(report)
@@ -434,7 +436,7 @@ def pytest_torchprof_short_summary(terminalreporter: Any, config: pytest.Config)
     # The outermost wrapper ends after pytest has written its short summary.
     result = yield
     failed = (report for status in ("failed", "error") for report in terminalreporter.stats.get(status, ()))
-    if not is_worker(config) and any(hasattr(report, "torchprof_one_line") for report in failed):
+    if not is_worker(config) and any(hasattr(report, ONE_LINE) for report in failed):
         from pytest_torchprof.testing.uncut import write_uncut
 
         write_uncut(terminalreporter)
@@ -490,14 +492,10 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """xdist: a worker is done; the controller takes over its results, of one that crashed those of finished tests."""
-    plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
-    state = node.config.stash.get(STATE, None)
-    if plain is not None:
+    rest = getattr(node, "workeroutput", {}).get(WORKER_KEY)
+    if rest is not None or STATE in node.config.stash:
         from pytest_torchprof.testing.collection import state_of
         from pytest_torchprof.testing.handed_over import ProcessResults
 
         own = state_of(node.config)
-        own.merge(ProcessResults.from_json(plain))
-        own.forget_worker(node.gateway.id)
-    elif state is not None:
-        state.merge_crashed(node.gateway.id)
+        own.merge_worker(node.gateway.id, None if rest is None else ProcessResults.from_json(rest))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import traceback
 import unittest
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError, reason_of
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
 from pytest_torchprof.report.outcome import Outcome
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 ENDS: Final = (pytest.skip.Exception, pytest.fail.Exception, pytest.xfail.Exception)
 """By what pytest's own functions end a test."""
-_OURS: Final = Path(__file__).parent.parent
 _RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "multiprocessing.pool"})
 """The modules whose functions call what a thread is started with, and end or keep what it raises."""
 
@@ -85,7 +84,7 @@ def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
 def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:
     """Return the last place outside this package in an error's traceback."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]
-    return next((place for place in reversed(frames) if not Path(place[0]).is_relative_to(_OURS)), None)
+    return next((place for place in reversed(frames) if not is_our_file(place[0])), None)
 
 
 def lost_in_thread(problems: Iterable[TorchprofError]) -> TorchprofError | None:

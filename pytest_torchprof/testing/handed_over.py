@@ -39,8 +39,10 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class ProcessResults(Struct, frozen=True, kw_only=True):
-    """Everything that the process hands over."""
+    """What the process hands over: at its end, or with the last report of a test."""
 
+    test: str | None = None
+    """The id of the test whose last run these are all results of; None at the end of the process."""
     results: tuple[Result, ...] = ()
     of_ranks: tuple[Result, ...] = ()
     """Those of each rank by itself, where a result above is that of several together; only for the record of a run."""

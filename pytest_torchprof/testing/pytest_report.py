@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
 from pytest_torchprof.testing.reported import agree_with_report, is_unexpected_pass
-from pytest_torchprof.testing.workers import COLUMNS
+from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE
 from pytest_torchprof.text import broken, cut, first_line
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.test_run import TestRun
 
-_OURS = Path(__file__).parent.parent
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
 
 
@@ -54,15 +54,6 @@ def mend_unmeasured(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[Bas
     _say_in_one_line(report, problem)
     if verbosity < 0:
         keep_brief(report, excinfo, item)
-
-
-CODE = "torchprof_code"
-"""The attribute of a report with the code of our error by which a test failed."""
-BRIEF = "torchprof_brief"
-"""The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
-
-ONE_LINE = "torchprof_one_line"
-"""The attribute of a report with what the short summary says of our error, which it cuts where the line ends."""
 
 
 def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
@@ -114,7 +105,7 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
 
 def _place_skip(report: pytest.TestReport, item: pytest.Item) -> None:
     """Let a skip that we have raised be one at the test, as that of a marker is."""
-    if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).is_relative_to(_OURS):
+    if isinstance(report.longrepr, tuple) and is_our_file(report.longrepr[0]):
         file, line, _ = item.reportinfo()
         report.longrepr = (str(file), (line or 0) + 1, report.longrepr[2])
 

@@ -12,8 +12,8 @@ from pytest_torchprof.reasons.errors import NotMeasured, describe
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import PASSED, RUN
-from pytest_torchprof.testing.pytest_report import CODE, line_of
-from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
+from pytest_torchprof.testing.pytest_report import line_of
+from pytest_torchprof.testing.workers import CODE, HAND_OVER, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from pytest_torchprof.reasons.errors import is_of_the_code
 from pytest_torchprof.report.account import PassedUnexpectedly
 from pytest_torchprof.report.ci import properties
@@ -47,15 +45,10 @@ def is_unexpected_pass(report: pytest.TestReport) -> bool:
 def _end_all(run: TestRun, report: pytest.TestReport, ended: Ending) -> None:
     """Give all measurements of a test its own end, where none of them failed by itself."""
     test = run.test
-    results = test.state.results_of(test.nodeid)
-    if ended.by_itself is None or any(result.outcome.is_failure for result in results):
+    if ended.by_itself is None or any(result.outcome.is_failure for result in test.state.results_of(test.nodeid)):
         return
-    for result in results:
-        culprit = below_root(test, [ended.raised_at])
-        changed = replace(
-            result, outcome=ended.outcome, account=(ended.by_itself,), reason=ended.reason, culprit=culprit
-        )
-        test.state.add(changed)
+    more = {"reason": ended.reason, "culprit": below_root(test, [ended.raised_at])}
+    for changed in test.state.overrule(test.nodeid, ended.outcome, ended.by_itself, **more):
         renewed = dict(properties(changed))
         test.properties[:] = [(name, renewed.get(name, value)) for name, value in test.properties]
     report.user_properties = list(test.properties)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -57,7 +57,9 @@ class RunState:
     """The node ids of these: most tests run once, and none of thousands of results has to be looked through then."""
     unused: list[UnusedEntries] = field(default_factory=list)
     of_workers: dict[str, list[str]] = field(default_factory=dict)
-    """What each worker of pytest-xdist has measured of tests that have ended, as JSON, until it hands all over."""
+    """What each worker of pytest-xdist has measured of tests that have ended, as JSON, until the worker ends."""
+    reported: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+    """The results that this worker has handed over with the last reports of their tests, by node id."""
     gone: tuple[str, ...] = ()
     """The measurements that only the commit has with which this run is compared."""
     replayed: set[str] = field(default_factory=set)
@@ -215,21 +217,21 @@ class RunState:
 
     def expect_failure(self, nodeid: str) -> None:
         """Take note that a test that failed is marked as expected to fail."""
-        for key, result in self.results.items():
-            if result.nodeid == nodeid and result.outcome in (Outcome.FAILED, Outcome.ERROR):
-                self.results[key] = replace(result, outcome=Outcome.XFAILED)
+        for result in self.results_of(nodeid):
+            if result.outcome in (Outcome.FAILED, Outcome.ERROR):
+                self.add(replace(result, outcome=Outcome.XFAILED))
 
-    def overrule(self, nodeid: str, outcome: Outcome, account: AnyAccount) -> None:
-        """Replace the outcome of a test's measurements."""
-        for key, result in self.results.items():
-            if result.nodeid == nodeid:
-                self.results[key] = replace(result, outcome=outcome, account=(account,))
+    def overrule(self, nodeid: str, outcome: Outcome, account: AnyAccount, **more: Any) -> tuple[Result, ...]:
+        """Give the measurements of a test an outcome and its account, with ``more`` fields; return their results."""
+        for result in self.results_of(nodeid):
+            self.add(replace(result, outcome=outcome, account=(account,), **more))
+        return self.results_of(nodeid)
 
     def leave_baseline(self, nodeid: str) -> None:
         """Take note that a test has not passed in all phases, and writes no baseline."""
-        for key, result in self.results.items():
-            if result.nodeid == nodeid and result.baseline_state is BaselineState.WRITTEN:
-                self.results[key] = _without_baseline(result)
+        for result in self.results_of(nodeid):
+            if result.baseline_state is BaselineState.WRITTEN:
+                self.add(_without_baseline(result))
 
     def coordination(self, nodeid: str, label: str | None, *, after_test: bool) -> Coordination:
         """Return how a measurement keeps up with those of other ranks."""
@@ -261,8 +263,8 @@ class RunState:
     def handed_over(self) -> ProcessResults:
         """Return the results that a process hands over to the one for which it runs tests."""
         return ProcessResults(
-            results=tuple(self.results.values()),
-            of_ranks=tuple(own for of_one in self.of_ranks.values() for own in of_one.values()),
+            results=self._unreported(self.results.values()),
+            of_ranks=self._unreported(own for of_one in self.of_ranks.values() for own in of_one.values()),
             baselines=self.baselines.handed_over(),
             replayed=tuple(sorted(self.replayed)),
             problems=tuple(self.problems),
@@ -272,30 +274,40 @@ class RunState:
             slow_export=self.slow_export,
         )
 
-    def handed_over_of(self, nodeid: str) -> ProcessResults:
-        """Return what a process has measured of the test that has just ended: its results are the last ones."""
+    def hand_over_test(self, nodeid: str) -> ProcessResults | None:
+        """Return what is handed over with the last report of a test, whose results are the last ones; None of others.
+
+        The end of the process does not repeat it.
+        """
+        if nodeid not in self.tests and nodeid not in self.reported:
+            return None
         last = takewhile(lambda result: result.nodeid == nodeid, reversed(self.results.values()))
         results = tuple(last)[::-1]
         each = (self.of_ranks.get((nodeid, result.label), {}) for result in results)
-        return ProcessResults(results=results, of_ranks=tuple(own for of_one in each for own in of_one.values()))
+        of_ranks = tuple(own for of_one in each for own in of_one.values())
+        self.reported[nodeid] = (*results, *of_ranks)
+        return ProcessResults(test=nodeid, results=results, of_ranks=of_ranks)
+
+    def _unreported(self, results: Iterable[Result]) -> tuple[Result, ...]:
+        """Leave out the results that were handed over with the last reports of their tests, and have not changed."""
+        return tuple(own for own in results if all(own is not other for other in self.reported.get(own.nodeid, ())))
 
     def note_of_worker(self, worker: str, results: str) -> None:
-        """Keep what a worker has measured of a test that has ended, as long as it may crash."""
+        """Keep what a worker has measured of a test that has ended until the worker ends."""
         self.of_workers.setdefault(worker, []).append(results)
 
-    def forget_worker(self, worker: str) -> None:
-        """Drop what was kept of a worker that has handed over all of it."""
-        self.of_workers.pop(worker, None)
+    def merge_worker(self, worker: str, rest: ProcessResults | None) -> None:
+        """Take what a worker has measured: of the tests that have ended, and the ``rest`` that its end hands over.
 
-    def merge_crashed(self, worker: str) -> None:
-        """Take what a worker had measured that crashed; the baselines that its tests would have written are lost."""
+        One that crashed hands over no rest; the baselines that its tests would have written are lost.
+        """
         for text in self.of_workers.pop(worker, ()):
             handed = ProcessResults.from_json(text)
-            for nodeid in dict.fromkeys(result.nodeid for result in handed.results):
-                self.forget(nodeid)
             self.merge(handed)
-            for result in handed.results:
-                self.leave_baseline(result.nodeid)
+            if rest is None and handed.test is not None:
+                self.leave_baseline(handed.test)
+        if rest is not None:
+            self.merge(rest)
 
     def taken(self) -> ProcessResults:
         """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
@@ -314,6 +326,8 @@ class RunState:
 
     def merge(self, other: ProcessResults) -> None:
         """Take over the results of a process that ran tests for this one."""
+        if other.test is not None:
+            self.forget(other.test)
         for result in other.results:
             self.add(result)
         for result in other.of_ranks:

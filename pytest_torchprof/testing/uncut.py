@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof.testing.pytest_report import ONE_LINE
+from pytest_torchprof.testing.workers import ONE_LINE
 from pytest_torchprof.text import and_more, broken, printable, width_of, with_middles_of_words
 
 if TYPE_CHECKING:

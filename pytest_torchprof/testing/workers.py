@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.handed_over import ProcessResults
 
 WORKER_KEY = "torchprof"
-"""The name under which a worker hands its results over."""
+"""The name under which a worker hands over at its end what no report of a test has."""
 WORDS_KEY = "torchprof_words"
 """The name under which a worker finds the arguments that pytest was called with."""
 RESULTS = "torchprof_results"
-"""The attribute of a test's last report with which a worker hands its measurements over, in case it crashes later."""
+"""The attribute of a test's last report with which a worker hands its measurements over: no crash loses them."""
+CODE = "torchprof_code"
+"""The attribute of a report with the code of our error by which a test failed."""
+BRIEF = "torchprof_brief"
+"""The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
+ONE_LINE = "torchprof_one_line"
+"""The attribute of a report with what the short summary says of our error, which it cuts where the line ends."""
 HAND_OVER: pytest.StashKey[Callable[[ProcessResults], None]] = pytest.StashKey()
 """The function by which a rank hands its results over."""
 

@@ -11,11 +11,10 @@ import pytest
 
 from pytest_torchprof.capture.cache_phase import CachePhase
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.testing.pytest_report import BRIEF
 from pytest_torchprof.testing.ranks.reports import place_of, short_of
 from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
-from pytest_torchprof.testing.workers import COLUMNS, nodeid_of
+from pytest_torchprof.testing.workers import BRIEF, COLUMNS, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

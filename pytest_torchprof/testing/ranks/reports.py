@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.testing.pytest_report import BRIEF, CODE, line_of
+from pytest_torchprof.testing.pytest_report import line_of
+from pytest_torchprof.testing.workers import BRIEF, CODE
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
