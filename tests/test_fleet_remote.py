@@ -96,6 +96,21 @@ def test_archives_in_a_folder_of_a_store_are_said_to_be_passed_over(source, memo
     assert "tar archives: 1 file" in shown
 
 
+@pytest.mark.parametrize("source", ["/runs", "/ru*"])
+def test_a_folder_of_a_store_is_listed_once(source, memory, tmp_path, monkeypatch):
+    bucket, files = memory
+    written(f"{bucket}/runs/a.json", kernels=1)
+    listed, find = [], type(files).find
+
+    def counted(self, path, *args, **kwargs):
+        listed.append(path)
+        return find(self, path, *args, **kwargs)
+
+    monkeypatch.setattr(type(files), "find", counted)
+    assert fleet(bucket + source, "--into", tmp_path / "out") == 0
+    assert len([path for path in listed if path.strip("/").endswith("/runs")]) == 1
+
+
 def test_a_manifest_may_lie_beside_what_it_lists(memory, tmp_path):
     bucket, files = memory
     written(f"{bucket}/runs/a.json", kernels=1)

@@ -24,11 +24,11 @@ from schema_checks import errors
 from test_page import AXE, NO_AXE
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.fleet.listed import Listed
 from pytest_torchprof.fleet.names import names_of
 from pytest_torchprof.fleet.page import fleet_page
 from pytest_torchprof.fleet.progress import Progress
 from pytest_torchprof.fleet.report import FleetReport
-from pytest_torchprof.fleet.sources import Listed
 from pytest_torchprof.text import width_of
 
 pytestmark = pytest.mark.any_torch

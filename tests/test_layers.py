@@ -233,7 +233,8 @@ ONE_WAY = {
 NO_CALLS = {"subprocess.PIPE", "subprocess.DEVNULL", "subprocess.STDOUT", "subprocess.TimeoutExpired"}
 
 
-def outside_names(source: str) -> set[str]:
+@cache
+def outside_names(source: str) -> frozenset[str]:
     """Return the names of other modules that a source uses, whole, whichever way it imports them; methods as ".name"."""
     tree, full = ast.parse(source), {}
     for node in ast.walk(tree):
@@ -246,7 +247,7 @@ def outside_names(source: str) -> set[str]:
         if isinstance(node, ast.Attribute):
             known = isinstance(node.value, ast.Name) and node.value.id in full
             used.add(f"{full[node.value.id]}.{node.attr}" if known else f".{node.attr}")
-    return used - NO_CALLS
+    return frozenset(used - NO_CALLS)
 
 
 @pytest.mark.parametrize("mechanism", ONE_WAY)

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.driving import Crew
     from pytest_torchprof.fleet.folder import FleetFolder, FrozenList
     from pytest_torchprof.fleet.judging import FileTask
+    from pytest_torchprof.fleet.listed import Listed
+    from pytest_torchprof.fleet.remote import Elsewhere
     from pytest_torchprof.fleet.rules import FleetRule
-    from pytest_torchprof.fleet.sources import Listed
 
 _DESCRIPTION: Final = """\
 Judges any number of recordings by the limits of the torchprof marker, in processes of this machine or on a cluster.
@@ -305,9 +306,12 @@ def _jobs(arguments: Namespace, bounds: Bounds) -> int:
 def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     """Return the list of the run; UsageError where the folder has that of another command."""
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
+    from pytest_torchprof.fleet.listed import address_of, written  # noqa: PLC0415
     from pytest_torchprof.fleet.origin import origin_here  # noqa: PLC0415
+    from pytest_torchprof.fleet.passed_over import passed_over  # noqa: PLC0415
+    from pytest_torchprof.fleet.remote import Elsewhere  # noqa: PLC0415
     from pytest_torchprof.fleet.rules import Question, asked_of, read_rules  # noqa: PLC0415
-    from pytest_torchprof.fleet.sources import address_of, listed, passed_over, written  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
     from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
@@ -318,10 +322,10 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         "limits": limits,
         "rules": () if arguments.rules is None else read_rules(arguments.rules),
     }
-    is_new = not folder.has_list
+    is_new, elsewhere = not folder.has_list, Elsewhere(arguments.retries)
 
     def make_list() -> FrozenList:
-        files = listed(map(address_of, arguments.source), arguments.into, arguments.retries)
+        files = listed(map(address_of, arguments.source), arguments.into, elsewhere)
         _refuse_idle(arguments.rules, asked["rules"], files)
         return FrozenList(**asked, files=files, origin=origin_here(folder.path, asked["sources"]))
 
@@ -333,7 +337,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         if not same:
             raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
     if is_new:
-        over = passed_over(arguments.source, arguments.into, arguments.retries)
+        over = passed_over(arguments.source, arguments.into, elsewhere)
         if over.archives or over.links:
             note(
                 f"not looked into, as they lie in folders: {counted(over.archives, 'archive')} and "
@@ -344,7 +348,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         if over.runs:
             note(f"left out: what other runs have written into {counted(over.runs, 'folder')} of the sources")
     else:
-        _tell_of_changes(frozen, arguments)
+        _tell_of_changes(frozen, arguments, elsewhere)
     return frozen
 
 
@@ -369,13 +373,14 @@ _ASKED: Final = {
 }
 
 
-def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
+def _tell_of_changes(frozen: FrozenList, arguments: Namespace, elsewhere: Elsewhere) -> None:
     """Say what the sources have now that the list has not."""
-    from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
+    from pytest_torchprof.fleet.listed import address_of  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
 
     sources = map(address_of, arguments.source)
     try:
-        now = {(file.url, file.member): file for file in listed(sources, arguments.into, arguments.retries)}
+        now = {(file.url, file.member): file for file in listed(sources, arguments.into, elsewhere)}
     except TorchprofError as problem:
         note(f"the sources are not what was listed: {problem}")
         return

@@ -9,7 +9,7 @@ from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.fleet.sources import Listed, is_as_listed
+from pytest_torchprof.fleet.listed import Listed, is_as_listed
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.recording.bounds import UNPACKED

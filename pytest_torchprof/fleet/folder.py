@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from pytest_torchprof.fleet.bucket import Bucket
 from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, judged
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
+from pytest_torchprof.fleet.listed import Listed, from_root
 from pytest_torchprof.fleet.origin import ListOrigin  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.records import LinePlace, Records, places_in, read_line
 from pytest_torchprof.fleet.rules import FleetRule, question_of
-from pytest_torchprof.fleet.sources import LIST, PARTS, SUMMARY, Listed, from_root
+from pytest_torchprof.fleet.run_files import LIST, PARTS, SUMMARY
 from pytest_torchprof.fleet.summary import FleetSummary, summed
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError

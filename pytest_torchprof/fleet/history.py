@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.fleet.names import names_of
-from pytest_torchprof.fleet.sources import LIST
+from pytest_torchprof.fleet.run_files import LIST
 from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import MOST_MEASUREMENTS, MachineRecord, RunRecord, as_written
 from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of

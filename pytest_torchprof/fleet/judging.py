@@ -14,8 +14,8 @@ from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec re
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.baseline.entry import structure_hash, times_of
 from pytest_torchprof.fleet.at_hand import NotFetched, at_hand, is_same
+from pytest_torchprof.fleet.listed import Listed  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.rules import Question, asked_of
-from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.limits import HOLDS, MISSED, check_limits
 from pytest_torchprof.limits.rank_limits import divided_among_ranks
 from pytest_torchprof.profiles import Profile, load_file

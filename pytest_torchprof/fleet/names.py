@@ -14,7 +14,7 @@ from pytest_torchprof.text import without_passwords
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.fleet.sources import Listed
+    from pytest_torchprof.fleet.listed import Listed
 
 TEST = "test"
 """The manifest's key for a file's name in histories."""

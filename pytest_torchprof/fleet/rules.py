@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_torchprof.fleet.sources import Listed
+    from pytest_torchprof.fleet.listed import Listed
     from pytest_torchprof.kernels.own_kernels import OwnKernels
 
 
