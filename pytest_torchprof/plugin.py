@@ -13,25 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import against
-from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.system.own_modules import load_past_pytest
 from pytest_torchprof.testing import JOB, PASSED, REFUSAL, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.declared import add_options, is_anything_given
 from pytest_torchprof.testing.workers import (
     BRIEF,
-    COLUMNS,
-    COLUMNS_KEY,
-    HISTORY,
-    HISTORY_KEY,
     ONE_LINE,
     RESULTS,
-    WORDS_KEY,
-    WORKER_KEY,
     is_of_xdist,
     is_worker,
     nodeid_of,
     note_columns,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -143,36 +135,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Return lines on settings that are not the default, which a reader of the log must know before the results."""
-    notes = []
-    if is_anything_given(config):
-        from pytest_torchprof.testing.options import BaselineMode, run_options
+    from pytest_torchprof.testing.header import header_lines
 
-        options = run_options(config)
-        if not options.enabled:
-            return ["torchprof: off (--torchprof=off): marked tests run plainly, nothing is measured or checked"]
-        if options.replay is not None:
-            notes.append(f"judging recordings in {options.replay}, the measured code is not run")
-        notes += [options.suite.shown] if options.suite is not None else []
-        notes += [f"keeping recordings in {options.save}"] if options.save is not None else []
-        if options.against is not None:
-            notes.append(f"against {options.against.reference.shown}")
-        elif options.history_branch is not None:
-            strict = "strict, " if options.baseline is BaselineMode.STRICT else ""
-            notes.append(f"baseline: {strict}{options.history_branch.shown}")
-        elif options.baseline.writes:
-            where = " in CI (the CI variable is set)" if os.environ.get("CI") else ""
-            notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
-        elif options.baseline is not BaselineMode.COMPARE:
-            notes.append(f"--torchprof-baseline={options.baseline}")
-    if setting := launches_wait():
-        notes.append(f"{setting}: counts are judged; ratios, utilization and times are not measured")
-    if os.environ.get("TEARDOWN_CUPTI") == "1":
-        notes.append(
-            "TEARDOWN_CUPTI=1: the GPU's tracing is set up anew for each recording; before CUDA 12.6 CUDA graphs may "
-            "crash with it"
-        )
-    return [f"torchprof: {'; '.join(notes)}"] if notes else []
+    return header_lines(config)
 
 
 @pytest.fixture
@@ -412,9 +377,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, objec
 
         give_one_line(report)
     if hasattr(report, RESULTS) and hasattr(report, "node"):
-        from pytest_torchprof.testing.collection import state_of
+        from pytest_torchprof.testing.xdist import keep_results
 
-        state_of(report.node.config).note_of_worker(report.node.gateway.id, getattr(report, RESULTS))
+        keep_results(report)
     result = yield
     if hasattr(report, BRIEF):
         from pytest_torchprof.testing.pytest_report import shorten
@@ -463,39 +428,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    if not is_anything_given(config):
-        return
-    from pytest_torchprof.testing.options import run_options
+    if is_anything_given(config):
+        from pytest_torchprof.testing.xdist import divide_gpus
 
-    if run_options(config).gpus == "each":
-        from pytest_torchprof.testing.gpus import give_each_its_own
-
-        give_each_its_own(specs)
+        divide_gpus(config, specs)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """xdist: a worker is about to start, which may have to call pytest as this process was called."""
-    node.workerinput[WORDS_KEY] = words_of(node.config)
-    node.workerinput[COLUMNS_KEY] = node.config.stash[COLUMNS]
-    if not is_anything_given(node.config):
-        return
-    from pytest_torchprof.testing.options import run_options
+    from pytest_torchprof.testing.xdist import prepare_worker
 
-    if (options := run_options(node.config)).history_branch is not None:
-        from pytest_torchprof.testing.history_baseline import history_baseline
-
-        if history_baseline(node.config, options) is not None:
-            node.workerinput[HISTORY_KEY] = node.config.stash[HISTORY]
+    prepare_worker(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """xdist: a worker is done; the controller takes over its results, of one that crashed those of finished tests."""
-    rest = getattr(node, "workeroutput", {}).get(WORKER_KEY)
-    if rest is not None or STATE in node.config.stash:
-        from pytest_torchprof.testing.collection import state_of
-        from pytest_torchprof.testing.handed_over import ProcessResults
+    from pytest_torchprof.testing.xdist import take_over
 
-        own = state_of(node.config)
-        own.merge_worker(node.gateway.id, None if rest is None else ProcessResults.from_json(rest))
+    take_over(node)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_torchprof.compare.change import Change
-from pytest_torchprof.compare.comparison import Comparison, compare
+from pytest_torchprof.compare.comparison import Comparison
+from pytest_torchprof.compare.entries import compare
 from pytest_torchprof.compare.number_changes import GATED, lacking, tolerance_for
 from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.recordings import diff

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from msgspec import Struct, to_builtins
@@ -16,25 +15,18 @@ from pytest_torchprof.compare.change import (
     AMBIGUOUS,
     BETTER,
     NEUTRAL,
-    THIS_RUN,
     UNKNOWN,
     WORSE,
     Change,
     OtherEnvironment,
-    Sides,
-    other_environment,
 )
-from pytest_torchprof.compare.cost import Cost, Shift, exchanged, family_shifts
+from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines
-from pytest_torchprof.compare.kernel_changes import kernel_changes
-from pytest_torchprof.compare.number_changes import COUNTS, is_noise, number_changes, numbers_to_show
-from pytest_torchprof.compare.time_changes import disturbances, time_changes
+from pytest_torchprof.compare.number_changes import COUNTS, is_noise, numbers_to_show
 from pytest_torchprof.text import WIDTH, and_more, counted, cut_inside, numbered, printable_line, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from pytest_torchprof.baseline import Entry
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
@@ -50,9 +42,8 @@ _NOUNS: Final = {
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
 VARIED: Final = "for information, not gated: "
 """What stands in front of numbers that vary from run to run."""
-_FEW: Final = 4
+FEW: Final = 4
 """The most changes of kernels that a screen shows in full; they need no line that sums them up."""
-_NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class DifferenceLine(NamedTuple):
@@ -192,7 +183,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
             line = family_words.exchange_line(self.exchanged) or f"what came and went: {self.exchange}"
             yield DifferenceLine(f"  {line}")
         blocks = self._kernel_blocks()
-        shown = blocks if every else blocks[:_FEW]
+        shown = blocks if every else blocks[:FEW]
         yield from (line for block in shown for line in block)
         if hidden := len(blocks) - len(shown):
             yield DifferenceLine(f"  ...{and_more(hidden, 'change')} (-v)")
@@ -332,50 +323,9 @@ def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iter
         else words.brief_words(comparison.same, comparison.changes)
     )
     yield from wrapped(summed_up, "  ", width=width)
-    yield from (f"  {cut_inside(text, width - 2)}" for text in kernels[:_FEW])
-    if more := and_more(len(kernels) - _FEW, "change"):
+    yield from (f"  {cut_inside(text, width - 2)}" for text in kernels[:FEW])
+    if more := and_more(len(kernels) - FEW, "change"):
         yield f"  ...{more} (-v)"
-
-
-def compare(
-    old: Entry | None,
-    new: Entry | None,
-    *,
-    names: Literal["normal", "exact"] = "normal",
-    tolerance: Mapping[str, float] = _NO_TOLERANCE,
-    sides: Sides | None = None,
-) -> Comparison:
-    """Compare two entries, a baseline's and this run's, or those of two files; None stands for a missing entry.
-
-    With ``names="exact"`` another raw name means another kernel, but only under the same software. ``tolerance`` allows
-    a count to grow (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated. An entry of
-    another device is no baseline. With ``sides``, the names of two files ("the first", "the second"), such entries are
-    compared nevertheless, by structure.
-    """
-    if old is None or new is None:
-        return Comparison(verdict="new" if old is None else "gone", kernels_differ=True)
-    environment = other_environment(old.environment, new.environment, sides or THIS_RUN)
-    if environment is not None and environment.is_other_device and sides is None:
-        return Comparison(verdict="new", kernels_differ=True, environment=environment)
-    changes = (
-        *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
-        *number_changes(old, new, tolerance),
-        *time_changes(old.time, new.time, tolerance.get("time")),
-    )
-    sampled = (old.samples_hardware, new.samples_hardware)
-    many = sum(not change.is_number for change in changes) > _FEW
-    largest = (max(side.steps, key=len, default=()) for side in (old, new))
-    return Comparison(
-        verdict=verdict_of(changes),
-        kernels_differ=any(not change.is_number and change.kind != "reordered" for change in changes),
-        changes=changes,
-        stale=old.source != new.source,
-        environment=environment,
-        exchanged=exchanged(*largest) if many else (),
-        families=() if environment or any(sampled) else family_shifts(old, new),
-        disturbed=disturbances(old.time, new.time),
-        sampled=sampled,
-    )
 
 
 def verdict_of(changes: tuple[Change, ...]) -> Verdict:
