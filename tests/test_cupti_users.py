@@ -14,7 +14,7 @@ import torch
 from builder import own_recording
 
 LOOK = """
-from pytest_torchprof.doctor import CHECKS, answers
+from pytest_torchprof.cli.doctor_checks import CHECKS, answers
 for answer in answers(check for check in CHECKS if check.name == "environment"):
     print(answer.text)
 """

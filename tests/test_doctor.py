@@ -20,12 +20,12 @@ import torch
 from builder import TraceBuilder
 
 import pytest_torchprof
-from pytest_torchprof import doctor
+from pytest_torchprof.cli import doctor_checks as doctor
 from pytest_torchprof.cli import main
-from pytest_torchprof.doctor import inquiry, profiler
-from pytest_torchprof.doctor.inquiry import public
-from pytest_torchprof.doctor.machine import Machine
-from pytest_torchprof.doctor.profiler import of_lock
+from pytest_torchprof.cli.doctor_checks import inquiry, profiler
+from pytest_torchprof.cli.doctor_checks.inquiry import public
+from pytest_torchprof.cli.doctor_checks.machine import Machine
+from pytest_torchprof.cli.doctor_checks.profiler import of_lock
 
 PROGRAM = "from pytest_torchprof.cli import main; raise SystemExit(main())"
 COMMAND = [sys.executable, "-c", PROGRAM, "doctor"]
@@ -54,7 +54,7 @@ def test_a_machine_without_a_gpu_is_well():
 def test_no_line_is_wider_than_the_screen(monkeypatch, capsys, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     long = inquiry.Answer("recorded operators", "wrong", "what was seen of it " * 12, "what there is to do " * 12)
-    monkeypatch.setattr("pytest_torchprof.doctor.answers", lambda **_: [long])
+    monkeypatch.setattr("pytest_torchprof.cli.doctor_checks.answers", lambda **_: [long])
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= min(columns, 100)
@@ -64,7 +64,7 @@ def test_no_line_is_wider_than_the_screen(monkeypatch, capsys, columns):
 def test_on_a_narrow_screen_no_word_of_an_answer_is_broken(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     answer = inquiry.Answer("torch", "ok", "2.13.0+cpu, and so on", "")
-    monkeypatch.setattr("pytest_torchprof.doctor.answers", lambda **_: [answer])
+    monkeypatch.setattr("pytest_torchprof.cli.doctor_checks.answers", lambda **_: [answer])
     assert main(["doctor"]) == 0
     assert "2.13.0+cpu, and so on" in " ".join(capsys.readouterr().out.split())
 
@@ -193,7 +193,7 @@ def test_another_cupti_in_place_of_torchs_own_is_told_from_it(tmp_path, monkeypa
 def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("pytest_torchprof.capture.gpu_lock._EVERYBODYS", tmp_path / "nowhere")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("pytest_torchprof.doctor.profiler._WAIT_S", 0.1)
+    monkeypatch.setattr("pytest_torchprof.cli.doctor_checks.profiler._WAIT_S", 0.1)
     machine = Machine()
     machine.gpu = {"uuid": "GPU-x"}
     hold = (

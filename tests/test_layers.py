@@ -35,7 +35,7 @@ measuring
 against
 history
 fleet
-doctor, testing
+cli.doctor_checks, testing
 cli
 plugin
 """
@@ -43,7 +43,7 @@ RANK = {name.strip(): rank for rank, line in enumerate(LAYERS.strip().splitlines
 
 # Who may import what of the outside world; anything else of these is a mistake.
 OUTSIDE = {
-    "torch": {"capture", "doctor", "limits.keywords", "measuring", "testing"},
+    "torch": {"capture", "cli.doctor_checks", "limits.keywords", "measuring", "testing"},
     "pytest": {"against", "testing", "plugin"},
     "filelock": {"against", "baseline", "testing"},
     "tabulate": {"text"},
@@ -60,9 +60,10 @@ SOURCES = {
 
 
 def part(module: str) -> str:
-    """Return the part that a module of the package belongs to: itself where it has a place of its own, or its folder."""
-    own = module.removeprefix(NAME).lstrip(".")
-    return own if own in RANK else own.partition(".")[0]
+    """Return the part that a module of the package belongs to: the innermost that has a place of its own."""
+    names = module.removeprefix(NAME).lstrip(".").split(".")
+    around = (".".join(names[:count]) for count in range(len(names), 0, -1))
+    return next((own for own in around if own in RANK), names[0])
 
 
 @cache

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_torchprof.capture import torch_profiler
-from pytest_torchprof.doctor.machine import Machine, of_kineto
+from pytest_torchprof.cli.doctor_checks.machine import Machine, of_kineto
 
 pytestmark = pytest.mark.skipif(torch.__version__ < (2, 13), reason="has no trace_only")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.doctor import Answer
+    from pytest_torchprof.cli.doctor_checks import Answer
 
 WELL, ILL = 0, 1
 SCHEMA = 1
@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    from pytest_torchprof.doctor import WRONG, answers  # noqa: PLC0415
+    from pytest_torchprof.cli.doctor_checks import WRONG, answers  # noqa: PLC0415
 
     given: list[Answer] = []
     if not arguments.json:

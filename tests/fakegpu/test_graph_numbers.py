@@ -6,7 +6,7 @@ import pytest
 import torch
 from fakegpu.recording import captured, kernels, launches
 
-from pytest_torchprof import doctor
+from pytest_torchprof.cli import doctor_checks as doctor
 
 pytestmark = pytest.mark.simulated_gpu
 

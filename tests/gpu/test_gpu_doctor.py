@@ -13,8 +13,8 @@ import pytest
 import torch
 from simulated import gpu_is_simulated
 
-from pytest_torchprof import doctor
-from pytest_torchprof.doctor import profiler
+from pytest_torchprof.cli import doctor_checks as doctor
+from pytest_torchprof.cli.doctor_checks import profiler
 from pytest_torchprof.reasons.no_gpu import DriverSeesNone, GpusHidden, NoGpuOfThese
 
 pytestmark = [
@@ -317,7 +317,7 @@ def test_a_session_that_runs_whenever_python_starts_is_what_keeps_all_others_fro
 
 ASK = """
 import json, sys
-from pytest_torchprof import doctor
+from pytest_torchprof.cli import doctor_checks as doctor
 chosen = [check for check in doctor.CHECKS if check.name in sys.argv[1:]]
 print(json.dumps([[one.check, one.status, one.text] for one in doctor.answers(chosen)]))
 """

@@ -14,7 +14,17 @@ from pytest_torchprof.capture.gpu_lock import holding, lock_file
 from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.sentinel import losses_of
 from pytest_torchprof.capture.session import Session
-from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, public, public_line
+from pytest_torchprof.cli.doctor_checks.inquiry import (
+    LIMIT_S,
+    OK,
+    SEE_THE_GPU,
+    UNKNOWN,
+    WRONG,
+    Answer,
+    ask,
+    public,
+    public_line,
+)
 from pytest_torchprof.reasons import cupti_versions
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.gpu_trouble import GpuInUse
@@ -24,7 +34,7 @@ from pytest_torchprof.text import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_torchprof.doctor.machine import Machine
+    from pytest_torchprof.cli.doctor_checks.machine import Machine
     from pytest_torchprof.trace import Trace
 
 

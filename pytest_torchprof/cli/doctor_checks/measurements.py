@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import Plan, iterations
-from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
+from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.catalogue import from_stored, to_stored
 from pytest_torchprof.reasons.errors import NotMeasured
@@ -22,7 +22,7 @@ from pytest_torchprof.text import counted, plural, show_us
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pytest_torchprof.doctor.machine import Machine
+    from pytest_torchprof.cli.doctor_checks.machine import Machine
     from pytest_torchprof.reasons.reason import Reason
 
 
@@ -87,7 +87,7 @@ def triton(device: str) -> dict[str, Any]:
     """Launch a Triton kernel."""
     import torch
 
-    from pytest_torchprof.doctor.triton_kernel import double
+    from pytest_torchprof.cli.doctor_checks.triton_kernel import double
 
     spare = torch.zeros(8, device=device)
     return measure(lambda: double[(1,)](spare), device)

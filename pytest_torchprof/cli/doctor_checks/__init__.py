@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.doctor import machine, measurements, profiler
-from pytest_torchprof.doctor.inquiry import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ChildFailed, public_line
-from pytest_torchprof.doctor.machine import Machine
+from pytest_torchprof.cli.doctor_checks import machine, measurements, profiler
+from pytest_torchprof.cli.doctor_checks.inquiry import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ChildFailed, public_line
+from pytest_torchprof.cli.doctor_checks.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
