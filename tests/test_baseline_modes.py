@@ -125,7 +125,7 @@ def test_an_entry_that_lacks_a_gated_number_is_not_compared(run_tests, edited_ba
     edited_baseline(lambda numbers: numbers.pop("graph_breaks"))
     result = run_tests(ONE, f"--torchprof-baseline={mode}")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: graph_breaks: the entry in the baseline __torchprof__* lacks what*"])
+    result.stdout.fnmatch_lines(["*not measured: graph_breaks: * __torchprof__*"])
     assert "[baseline-incomplete]" in result.stdout.str()
     run_tests(ONE, "--torchprof-baseline=update").assert_outcomes(passed=1)
     run_tests(ONE, "--torchprof-baseline=strict").assert_outcomes(passed=1)
@@ -138,7 +138,7 @@ def test_a_gated_number_that_was_not_known_is_shown_and_strict_asks_for_it(run_t
     result.stdout.fnmatch_lines(["*test_block * changed (graph_breaks) *"])
     result = run_tests(ONE, "--torchprof-baseline=strict")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: graph_breaks: the entry in the baseline*"])
+    result.stdout.fnmatch_lines(["*not measured: graph_breaks: *", "*[[]baseline-incomplete]*"])
 
 
 def test_baseline_false_is_measured_and_never_compared(run_tests):
@@ -337,9 +337,7 @@ def test_a_test_that_no_longer_runs_anything_is_not_better_but_not_measured(run_
     before = path.read_bytes()
     result = run_tests("RUNS = False" + NOTHING, f"--torchprof-baseline={mode}")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*baseline=* not measured: nothing ran on the device in step 1 of 5; *min_kernels=0 [[]nothing-ran]"]
-    )
+    result.stdout.fnmatch_lines(["*baseline=* not measured: *step 1 of 5; *min_kernels=0 [[]nothing-ran]"])
     assert path.read_bytes() == before
 
 
@@ -400,11 +398,11 @@ def test_it():
     path.write_text(json.dumps(kept))
     result = run_tests(source.replace("MORE", ""))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: launches: compared with the baseline, and this measurement does not*"])
+    result.stdout.fnmatch_lines(["*not measured: launches: *", "*[[]not-recorded]*"])
     run_tests(source.replace("MORE", ""), "--torchprof-baseline=update").assert_outcomes(passed=1)
     result = run_tests(source.replace("MORE", ', tolerance={"memory": 0.05}'))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: peak memory: compared with the baseline*"])
+    result.stdout.fnmatch_lines(["*not measured: peak memory: *", "*[[]not-recorded]*"])
     run_tests(source.replace("MORE", ', tolerance={"memory": 0.05}'), "--torchprof-baseline=update").assert_outcomes(
         failed=1
     )

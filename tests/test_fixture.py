@@ -289,8 +289,8 @@ def test_look(torchprof):
 """
     result = run_tests(source, "--torchprof-report=report.json", in_process=False)
     result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(["*max_kernels=9*not measured: compiled before the measurement*"])
-    result.stdout.fnmatch_lines(["*NotMeasured: not measured: compiled before the measurement*"])
+    result.stdout.fnmatch_lines(["*max_kernels=9*not measured: *", "*[[]compiled-before]*"])
+    result.stdout.fnmatch_lines(["*NotMeasured: not measured: *", "*[[]compiled-before]*"])
     results = json.loads((pytester.path / "report.json").read_text())["results"]
     assert {entry["summary"]["kernels"] for entry in results} == {None}
 
@@ -335,7 +335,7 @@ def test_object(torchprof):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: calling <function f * only makes an object*"])
+    result.stdout.fnmatch_lines(["*not measured: *<function f *[[]nothing-measured]*"])
 
 
 @pytest.mark.parametrize(

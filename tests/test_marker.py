@@ -147,9 +147,7 @@ def test_nothing_is_meant():
 """
     )
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(
-        ["*max_kernels=5*not measured: nothing ran on the device in step 1 of 5*min_kernels=0*"]
-    )
+    result.stdout.fnmatch_lines(["*max_kernels=5*not measured: *min_kernels=0*[[]nothing-ran]*"])
 
 
 @pytest.mark.any_torch
@@ -227,7 +225,7 @@ def test_through_another_fixture(through):
 """
     )
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*not measured: *requests the fixture, but measured nothing*"])
+    result.stdout.fnmatch_lines(["*not measured: *[[]nothing-measured]*"])
 
 
 def test_a_unittest_method_is_measured_like_any_other(run_tests):
@@ -484,13 +482,13 @@ def test_it(measured):
 def test_a_marker_that_is_added_after_a_fixture_measured_is_too_late_and_no_pass(run_tests):
     result = run_tests(AFTER_A_FIXTURE)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*it got a torchprof marker after a fixture had measured, too late*"])
+    result.stdout.fnmatch_lines(["*[[]late-marker]*"])
 
 
 def test_a_marker_that_is_added_in_the_body_is_too_late_and_no_pass(run_tests):
     result = run_tests(IN_THE_BODY)
     result.assert_outcomes(failed=3)
-    result.stdout.fnmatch_lines(["*test_it.py::test_plain: it got a torchprof marker while it ran, too late*"])
+    result.stdout.fnmatch_lines(["*test_it.py::test_plain: *[[]late-marker]*"])
     result.stdout.fnmatch_lines(["test_it.py::test_measured * not measured"])
     result.stdout.no_fnmatch_line("*refuse_late_marker*")
     run_tests(IN_THE_BODY, "--torchprof=off").assert_outcomes(passed=2, xpassed=1)
@@ -546,12 +544,12 @@ def test_plain(ranked):
 """
     result = run_tests(source)
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*test_marked: it got ranks=2 after it was collected, too late*late-marker*"])
+    result.stdout.fnmatch_lines(["*test_marked: *ranks=2*late-marker*"])
     # Nor is a job of another number of ranks the one that is asked for.
     other = source.replace("ranks=2))", "ranks=3), append=False)").replace("max_kernels=9", "max_kernels=9, ranks=1")
     result = run_tests(other)
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*test_marked: it got ranks=3 after it was collected, too late*late-marker*"])
+    result.stdout.fnmatch_lines(["*test_marked: *ranks=3*late-marker*"])
     run_tests(source, "--torchprof=off").assert_outcomes(passed=2)
 
 
@@ -585,7 +583,7 @@ def test_nothing():
 """
     )
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*", "*nothing ran on the device*"])
+    result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*", "*[[]nothing-ran]*"])
     result.stdout.fnmatch_lines(["torchprof: the recording * cannot be kept: *"])
 
 
@@ -612,9 +610,7 @@ def test_it():
 """
     result = run_tests(source)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*not measured: nothing ran on the device in step 1 of 5; *min_kernels=0 [[]nothing-ran]"]
-    )
+    result.stdout.fnmatch_lines(["*not measured: *step 1 of 5; *min_kernels=0 [[]nothing-ran]"])
     run_tests(source.replace("@cpu", '@pytest.mark.torchprof(device="cpu", min_kernels=0)')).assert_outcomes(passed=1)
 
 
@@ -641,4 +637,4 @@ def test_elsewhere():
         pool.submit(torch.mm, x, x).result()
 """)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*min_kernels=1 *not measured: the measured code ran *mm on another thread*"])
+    result.stdout.fnmatch_lines(["*min_kernels=1*not measured: *mm *", "*[[]other-thread]*"])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 import torch
 from builder import TraceBuilder
+from facts import says, why_not
 from test_forbidden_operators import outcome
 from test_patterns import FLASH, FPROP, NVJET, SOFTMAX, kernel
 from torch.nn import functional
 
-from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, family, load, profile
+from pytest_torchprof import LimitsMissed, UnknownLimit, family, load, profile
 from pytest_torchprof.kernels.patterns import compile_pattern
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
+from pytest_torchprof.reasons.names_asked import PartOfOperators
+from pytest_torchprof.reasons.operators_untold import NameOfOperator, OperatorRanWithoutKernel
 
 pytestmark = pytest.mark.any_torch
 
@@ -160,8 +164,7 @@ def test_the_size_of_an_element_tells_which_types_it_is_not(tmp_path):
 def test_an_operator_is_no_kernel_with_its_namespace_or_without(code, words):
     found = on_cpu(code)
     for word in words:
-        with pytest.raises(NotMeasured, match=r"is an operator, for which ops, forbid_ops and op= ask"):
-            found.expect(forbid_kernels=word)
+        assert says(why_not(partial(found.expect, forbid_kernels=word)), NameOfOperator)
         assert outcome(found, kernels={word: 0}) == "not measured"
     found.expect(forbid_kernels=["layer_norm", "aten::layer_norm", "gelu"])
 
@@ -192,8 +195,7 @@ def test_an_operator_that_ran_and_is_no_kernel_is_not_measured():
         {"forbid_kernels": "aten::_local_scalar*"},
         {"kernels": {"aten::item": 0}},
     ):
-        with pytest.raises(NotMeasured, match=r"is an operator.*it ran, and is no kernel here"):
-            found.expect(**limits)
+        assert says(why_not(partial(found.expect, **limits)), OperatorRanWithoutKernel)
     # A word may be a piece of a kernel's name, of which none has this one.
     found.expect(forbid_kernels=["item", "aten::mul"])
     assert outcome(found, forbid_kernels="aten::add") == "missed"
@@ -209,8 +211,9 @@ def test_an_operator_that_ran_and_is_no_kernel_is_not_measured():
 def test_a_part_of_an_operators_word_is_not_measured_with_the_operators_that_ran(code, word, meant):
     found = on_cpu(code)
     for limits in ({"forbid_ops": word}, {"ops": {word: 0}}, {"forbid_kernels": family("sort", op=word)}):
-        with pytest.raises(NotMeasured, match=rf"no operator is called '{word}'.*{meant}"):
-            found.expect(**limits)
+        reason = why_not(partial(found.expect, **limits))
+        assert says(reason, PartOfOperators, written=word)
+        assert meant in str(reason)
     assert outcome(found, forbid_ops=meant) == "missed"
 
 

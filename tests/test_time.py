@@ -286,7 +286,7 @@ def test_a_recording_without_samples_is_not_measured(run_tests):
     run_tests(TIMED.replace(', tolerance={"time": 0.10}', ""), "--torchprof-save=kept")
     result = run_tests(TIMED, "--torchprof-replay=kept")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*no samples of times; record it again*", "FAILED *: not measured: *"])
+    result.stdout.fnmatch_lines(["*not measured: *[[]no-times]*", "FAILED *: not measured: *"])
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_times_beside_other_workers_are_refused(run_tests):
     result = run_tests(LIVE, "-n", "2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*2 workers of pytest-xdist share the device*", "*with -n 0*"])
+    result.stdout.fnmatch_lines(["*not measured: *2 workers of pytest-xdist*", "*with -n 0*", "*[[]no-times]*"])
     run_tests(LIVE, "-n", "1").assert_outcomes(passed=1)
 
 
@@ -349,7 +349,7 @@ def test_a_step_too_long_to_sample_is_not_measured(run_tests, monkeypatch):
     monkeypatch.setattr("pytest_torchprof.capture.samples._LIMIT_S", 0.0)
     result = run_tests(TIMED)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*20 samples would take longer than*measure a smaller part*"])
+    result.stdout.fnmatch_lines(["*20 samples *measure a smaller part*"])
 
 
 def test_a_block_left_while_times_are_sampled_is_not_measured(run_tests):
