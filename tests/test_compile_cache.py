@@ -9,10 +9,19 @@ from pathlib import Path
 import fresh
 import pytest
 from builder import own_recording
+from facts import says
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.capture.torch_caches import uses_between
 from pytest_torchprof.limits import check_limits, read_limits
+from pytest_torchprof.reasons.caches import (
+    CachesMoved,
+    FoundFromElsewhere,
+    FoundOfThisProcess,
+    NotFoundInCache,
+    NothingWasWarm,
+)
+from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 # A product alone leaves Inductor nothing to generate: no C++ compiler is waited for.
@@ -150,27 +159,28 @@ def test_what_a_process_has_compiled_itself_is_no_foreign_entry(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "kind", "facts"),
     [
-        ("test_cold_that_loads_what_another_has_compiled", "loaded by the test"),
-        ("test_two_starts", "1 entry found in Inductor's cache, where the same process may have left them"),
-        ("test_another_graph_in_each_process", "1 of 1 entry not found in Inductor's cache"),
-        ("test_a_backward_that_is_never_called", "it keeps a graph with a backward pass once"),
-        ("test_a_backend_without_a_cache", "torch has looked nothing up"),
-        ("test_a_folder_of_the_tests_own", "TORCHINDUCTOR_CACHE_DIR was set while the test ran"),
+        ("test_cold_that_loads_what_another_has_compiled", FoundFromElsewhere, {}),
+        ("test_two_starts", FoundOfThisProcess, {"hits": 1, "cache": "Inductor"}),
+        ("test_another_graph_in_each_process", NotFoundInCache, {"misses": 1, "lookups": 1, "cache": "Inductor"}),
+        ("test_a_backward_that_is_never_called", NotFoundInCache, {"cache": "AOTAutograd"}),
+        ("test_a_backend_without_a_cache", NothingWasWarm, {}),
+        ("test_a_folder_of_the_tests_own", CachesMoved, {"variable": "TORCHINDUCTOR_CACHE_DIR"}),
     ],
 )
-def test_caches_that_are_not_as_the_test_asks_are_not_measured(run, name, said):
+def test_caches_that_are_not_as_the_test_asks_are_not_measured(run, name, kind, facts):
     results, _, _ = run
     assert results[name]["outcome"] == "not measured"
-    assert said in results[name]["message"]
+    told = (row.get("reason") for row in (results[name], *results[name]["limits"]))
+    assert any(says(from_plain(reason), kind, **facts) for reason in told if reason is not None)
     assert "[compile-cache]" in results[name]["message"]
 
 
 def test_a_process_that_ends_while_it_fills_the_caches_is_told(run):
     results, _, told = run
     assert results["test_that_ends_its_process"]["outcome"] == "not measured"
-    told.stdout.fnmatch_lines(["*the process that fills the caches: ended with exit status 7*"])
+    told.stdout.fnmatch_lines(["*the process that fills the caches: *exit status 7*"])
 
 
 def test_the_table_says_how_the_caches_were(run):
@@ -194,7 +204,7 @@ def test_a_replay_judges_the_same_without_another_process(run, monkeypatch):
     monkeypatch.chdir(folder)
     told = fresh.run_pytest("-k", "test_warm or test_another", "--torchprof-replay=saved", LEFT="left")
     told.assert_outcomes(passed=1, failed=1)
-    told.stdout.fnmatch_lines(["*1 of 1 entry not found in Inductor's cache*"])
+    told.stdout.fnmatch_lines(["*[[]compile-cache]*"])
     assert len(list(Path("left").glob("warm*"))) == 2
 
 
@@ -298,7 +308,7 @@ def test_a_process_that_has_run_other_code_is_neither_cold_nor_warm(pytester):
     )
     told = pytester.runpytest()
     told.assert_outcomes(failed=1)
-    told.stdout.fnmatch_lines(["*compile_cache='cold' takes a process that pytest starts for the test alone*"])
+    told.stdout.fnmatch_lines(["*compile_cache='cold' *[[]compile-cache]*"])
 
 
 def test_where_nothing_is_measured_no_process_is_started(pytester):

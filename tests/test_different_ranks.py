@@ -174,7 +174,7 @@ def test_a_skew_that_others_may_decide_is_not_measured(job, check):
     unknown = [reduce(1000 * at, 1000 * at + 500, **NAMELESS) for at in (5, 6, 7)]
     few = job(*(rank_of(rank, *known[:1], *unknown) for rank in (0, 1)))
     status, said = check(few, "max_rank_skew=1ms")
-    assert (status, "it may be more with those that are not compared with other ranks'" in said) == (3, True)
+    assert (status, "[not-recorded]" in said) == (3, True)
     assert check(job(*(rank_of(rank, *known, *unknown[:1]) for rank in (0, 1))), "max_rank_skew=1ms")[0] == 0
 
 
@@ -222,9 +222,7 @@ def test_another_order_without_numbers_is_a_finding_and_nothing_is_concluded(job
     ]
     status, said = check(job(*ranks), "max_rank_skew=1s", "same_kernels=True", "forbid=rank-differs")
     assert (status, said.count("[different-collectives]")) == (1, 2), said
-    assert (
-        "the collectives of a group in step 1 are all_reduce, all_gather, and all_gather, all_reduce on rank 0" in said
-    )
+    assert "step 1 are all_reduce, all_gather, and all_gather, all_reduce on rank 0" in said
 
 
 def test_orders_of_two_groups_need_not_be_the_same(job, check):
@@ -270,10 +268,10 @@ def test_findings_about_ranks_are_forbidden_by_check(job, check):
 def test_a_straggler_that_cannot_be_told_is_not_measured(job, check):
     few = [recording(0, [1000], end=[5000]), recording(1, [4000], end=[5000])]
     status, said = check(job(*few), "forbid=straggler")
-    assert (status, "it takes 3 collectives, and there are 1" in said) == (3, True), said
+    assert (status, "takes 3 collectives" in said) == (3, True), said
     missing = [recording(rank, [1000, 2000, 3000], size=3) for rank in (0, 1)]
     status, said = check(job(*missing), "forbid=straggler", "forbid=rank-differs")
-    assert (status, "no recording of rank 2: nothing is known of it" in said) == (3, True), said
+    assert (status, "of rank 2: " in said) == (3, True), said
     assert check(job(*(recording(rank, [], more=["gemm"]) for rank in (0, 1))), "forbid=straggler")[0] == 0
 
 
@@ -282,7 +280,7 @@ def test_ranks_of_which_not_all_kernels_are_known_are_not_judged(job, check):
     odd = [f"void mine::odd{number}(int)" for number in range(9)]
     ranks = [recording(rank, [1000, 2000, 3000], more=odd) for rank in (0, 1)]
     status, said = check(job(*ranks), "max_rank_skew=1ms", "same_kernels=True")
-    assert (status, "as communication it may not hold [family-unknown]" in said) == (3, True), said
+    assert (status, "[family-unknown]" in said) == (3, True), said
     assert check(job(*ranks), "forbid=straggler")[0] == 3
     declared = 'own_kernels={"mine::odd*": "pointwise"}'
     assert check(job(*ranks), "max_rank_skew=1ms", "forbid=straggler", declared)[0] == 0
@@ -293,7 +291,7 @@ def test_launches_that_wait_tell_nothing_of_the_skew(job, check):
     for number, builder in enumerate(ranks):
         builder.own(steps=1, rank=number, world_size=2, environment={"launches_wait": "CUDA_LAUNCH_BLOCKING=1"})
     status, said = check(job(*ranks), "max_rank_skew=1s")
-    assert (status, "makes every launch wait" in said) == (3, True), said
+    assert (status, "[launches-wait]" in said) == (3, True), said
 
 
 @pytest.mark.parametrize("asked", ["max_rank_skew=1s", "forbid=straggler"])
@@ -303,7 +301,7 @@ def test_clocks_that_sampling_locks_tell_nothing_of_the_skew(job, check, asked):
     sample = {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 1500, "args": {"": 40.0}}
     ranks[1].events.append(sample)
     status, said = check(job(*ranks), asked)
-    assert (status, "rank 1: the GPU's units were sampled" in said) == (3, True), said
+    assert (status, "rank 1: the GPU" in said) == (3, True), said
 
 
 def test_nothing_is_the_same_on_no_rank(job, check):

@@ -131,9 +131,8 @@ def test_another_process_on_the_gpu_is_told_and_this_one_is_not(ask):
 
 @pytest.mark.parametrize("pids", ["7, 8", ""])
 def test_where_this_process_is_not_in_the_list_nobody_knows_about_others(ask, pids):
-    assert ask(QUIET.replace("{getpid()}", "{" + pids + "}"))[0] == [
-        "nobody told whether the GPU was used by others (NVML does not list this process itself, as in a container)"
-    ]
+    (unknown,) = ask(QUIET.replace("{getpid()}", "{" + pids + "}"))[0]
+    assert "used by others (NVML does not list this process" in unknown
 
 
 def test_hundreds_of_processes_are_counted(ask):
@@ -145,13 +144,10 @@ def test_hundreds_of_processes_are_counted(ask):
 def test_what_the_driver_does_not_support_is_not_known(ask):
     names = ("CurrentClocksEventReasons", "ViolationStatus", "ComputeRunningProcesses_v3", "ClockInfo", "MaxClockInfo")
     disturbed, _, clocks = ask(BASE + "".join(REFUSED.format(f"nvmlDeviceGet{name}") for name in names))
-    assert disturbed == [
-        "nobody told whether the GPU was slowed down (nvmlDeviceGetCurrentClocksEventReasons: Not Supported)",
-        (
-            "nobody told whether the GPU was slowed down by its board's limit or its reliability limit "
-            "(nvmlDeviceGetViolationStatus: Not Supported)"
-        ),
-        "nobody told whether the GPU was used by others (nvmlDeviceGetComputeRunningProcesses_v3: Not Supported)",
+    assert [line.partition("(")[2] for line in disturbed] == [
+        "nvmlDeviceGetCurrentClocksEventReasons: Not Supported)",
+        "nvmlDeviceGetViolationStatus: Not Supported)",
+        "nvmlDeviceGetComputeRunningProcesses_v3: Not Supported)",
     ]
     assert clocks is None
 
@@ -176,9 +172,7 @@ def test_names_that_the_bindings_have_lost_or_do_not_have_yet_are_no_error(ask):
     lost = "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetComputeRunningProcesses_v2"
     assert ask(QUIET, *lost)[0] == []
     disturbed, _, _ = ask(BASE, *lost)
-    assert disturbed[0] == (
-        "nobody told whether the GPU was slowed down (this driver has no nvmlDeviceGetCurrentClocksEventReasons)"
-    )
+    assert disturbed[0].endswith("slowed down (this driver has no nvmlDeviceGetCurrentClocksEventReasons)")
     newer = "nvmlDeviceGetCurrentClocksEventReasons"
     assert ask(QUIET.replace("ClocksEventReasons", "ClocksThrottleReasons"), newer)[0] == []
 
@@ -197,9 +191,7 @@ def test_a_mig_slice_is_found_by_its_uuid_and_its_board_is_asked_for_its_speed(a
 
 def test_a_gpu_that_nvml_does_not_know_is_not_known(ask):
     disturbed, _, clocks = ask(QUIET, known="GPU-another")
-    assert disturbed == [
-        "nobody told whether the GPU was slowed down or used by others (nvmlDeviceGetHandleByUUID: Not Found)"
-    ]
+    assert [line.partition("(")[2] for line in disturbed] == ["nvmlDeviceGetHandleByUUID: Not Found)"]
     assert clocks is None
 
 
@@ -209,5 +201,5 @@ def test_a_library_that_does_not_begin_is_not_known(ask):
             "int nvmlInitWithFlags(unsigned flags) { return 0; }", "int nvmlInitWithFlags(unsigned flags) { return 9; }"
         )
     )
-    assert disturbed == ["nobody told whether the GPU was slowed down or used by others (nvmlInit: Driver Not Loaded)"]
+    assert [line.partition("(")[2] for line in disturbed] == ["nvmlInit: Driver Not Loaded)"]
     assert (driver, clocks) == (None, None)
