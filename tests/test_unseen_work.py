@@ -31,7 +31,7 @@ def recording(tmp_path, *, cpu_times_us, holder="forward", kernel_us=1000, tid=M
 @pytest.mark.parametrize("holder", ["forward", "mine::op", "FnBackward", "torch::autograd::CppNode<Mine>"])
 def test_what_an_operator_computes_without_events_leaves_its_kernels_unknown(tmp_path, holder):
     profile = recording(tmp_path, cpu_times_us=[19_000.0, 19_000.0], holder=holder)
-    with pytest.raises(NotMeasured, match=r"computed for 15\.0 ms in a step.*\[unseen-work\]") as raised:
+    with pytest.raises(NotMeasured, match=r" 15\.0 ms .*\[unseen-work\]") as raised:
         profile.expect(max_kernels=1)
     assert holder in str(raised.value)
     assert "unseen-work" in str(profile.kernels_unknown)
@@ -40,7 +40,7 @@ def test_what_an_operator_computes_without_events_leaves_its_kernels_unknown(tmp
 @pytest.mark.parametrize("holder", ["forward", "mine::op", "FnBackward", "torch::autograd::CppNode<Mine>"])
 def test_a_wait_in_the_step_hides_no_work_without_events(tmp_path, holder):
     profile = recording(tmp_path, cpu_times_us=[19_000.0] * 2, holder=holder, wait_us=50_000)
-    with pytest.raises(NotMeasured, match=r"may have computed for up to 16\.0 ms in a step.*\[unseen-work\]"):
+    with pytest.raises(NotMeasured, match=r" 16\.0 ms .*\[unseen-work\]"):
         profile.expect(max_kernels=1)
 
 
