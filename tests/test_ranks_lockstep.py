@@ -374,7 +374,7 @@ def test_a_subtest_ends_no_test(job):
 def test_a_loop_that_one_rank_leaves_is_told(job):
     first, second = (rank.said("test_left_early_on_rank_1") for rank in job)
     assert "not measured: rank 1: its loop" in first
-    assert first.endswith("[other-rank]")
+    assert "[other-rank]" in first
     assert "run `for _ in m.steps():` to its end" in second
 
 
