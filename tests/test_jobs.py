@@ -293,6 +293,33 @@ def test_a_rank_without_a_recording_leaves_a_check_not_measured(folder, run):
     assert run("check", place, "--ranks", "--limit", "max_kernels=2")[0] == 1
 
 
+def test_that_ranks_are_missing_is_said_once(folder, run):
+    place = folder(*(recording(rank, [1000, 2000, 3000], size=3) for rank in (0, 1)))
+    limits = ("--limit", "max_kernels=9", "--limit", "max_rank_skew=1ms")
+    status, said = run("check", place, "--ranks", *limits)
+    assert (status, said.count("no recording of rank 2")) == (3, 1)
+    verdicts = json.loads(run("check", place, "--ranks", *limits, "--json")[1])["limits"]
+    assert [(one["name"], one["status"]) for one in verdicts] == [
+        ("max_kernels", "holds"),
+        ("max_rank_skew", "not measured"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "kernels"),
+    [
+        ("max_kernels=1", (0, 3), 6),
+        ("min_kernels=9", (3, 0), 3),
+        ("max_kernels=9", (0, 3), 6),
+        ("min_kernels=2", (3, 0), 3),
+    ],
+)
+def test_the_rank_that_is_shown_is_the_one_furthest_past_its_bound_or_nearest_to_it(folder, run, limit, more, kernels):
+    place = folder(*(recording(rank, [1000, 2000, 3000], more=["k"] * count) for rank, count in enumerate(more)))
+    (verdict,) = json.loads(run("check", place, "--ranks", "--limit", limit, "--json")[1])["limits"]
+    assert (verdict["measured"], verdict["on_ranks"]["first"]) == (kernels, 1)
+
+
 def test_a_kernel_more_on_one_rank_is_told_and_missed(folder, run):
     place = folder(recording(0, [1000, 2000]), recording(1, [1000, 2000], more=["squared", "squared"]))
     assert "rank 1 against rank 0: 2 more x squared in step 1" in run("analyze", place, "--ranks")[1]
@@ -328,7 +355,7 @@ def test_a_collective_more_on_one_rank_is_told(folder, run):
         (["max_rank_skew=274us"], 1, "all_reduce in step 1: rank 1 400 us late"),
         (["max_exposed_communication=1ms"], 1, "1.55 ms exposed"),
         (["max_exposed_communication=1ms", "max_rank_skew=1ms"], 1, "(rank 0 of 2)"),
-        (["max_kernels=3"], 1, "(rank 0 of 2, and 1 other rank alike)"),
+        (["max_kernels=3"], 1, "(rank 0 of 2, and 1 other rank too)"),
         (["max_peak_memory=1GB"], 3, "[not-recorded] (rank 0 of 2"),
         (["max_rank_skew=soon"], 2, "expected a duration"),
         (["same_kernels=False"], 2, "expected True"),
@@ -342,7 +369,7 @@ def test_limits_hold_on_every_rank_and_on_all_together(late, run, limits, status
 def test_of_a_job_whose_ranks_are_not_all_there_both_numbers_are_named(folder, run):
     two = folder(*(recording(rank, [1000], size=8) for rank in (0, 1)), name="two")
     status, said = run("check", two, "--ranks", "--limit", "max_kernels=0")
-    assert (status, "(rank 0 of 8, of which 2 are recorded, and 1 other rank alike)" in said) == (1, True), said
+    assert (status, "(rank 0 of 8, of which 2 are recorded, and 1 other rank too)" in said) == (1, True), said
 
 
 def test_one_recording_alone_tells_nothing_of_the_others(late, run):
