@@ -68,6 +68,7 @@ MORE = {
         {"rank": None, "on_cpu": False, "kind": None},
         {"rank": None, "on_cpu": False, "kind": None, "cpu_held_up": False},
         {"kind": "inconclusive"},
+        {"kind": "inconclusive", "waits_at_least": None},
     ],
     "queued-work-waits": [
         {"from_before_us": 0.0},

@@ -18,7 +18,9 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.ranks import job_in
+from pytest_torchprof.findings import find
 from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.reasons.job_limits import MissingRanks
 
 torch = pytest.importorskip("torch")
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -95,6 +97,19 @@ def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late
     assert run(*command)[0] == 1, "the command finds what stands out"
 
 
+def test_the_rank_that_is_late_is_told_with_its_files_and_with_what_its_own_recording_shows(folder, run):
+    first, second = late_ranks()
+    for number in range(40):
+        second.launched("ampere_sgemm_128x64_tn", 20_000 + 100 * number, op="aten::mm", dur=95)
+    place = folder(first, second)
+    text = run("analyze", place, "--ranks")[1]
+    own = find(load(place / "1.json"))[0]
+    assert text.partition(" What stands out: ")[2].partition("Rank 1 by itself: ")[2].startswith(own.title)
+    command = text.partition(" compare them: torchprof ")[2].split()[:3]
+    assert command == ["diff", str(place / "0.json"), str(place / "1.json")]
+    assert run(*command)[0] == 1
+
+
 def test_ranks_that_are_not_measured_are_what_a_job_begins_with(folder, run):
     first, second = late_ranks()
     second.launch(90_000)
@@ -134,9 +149,13 @@ def test_with_ranks_missing_waiting_is_at_least_that_long_and_transfer_at_most(f
     said = run("analyze", place, "--ranks")[1]
     known, unsure, *_ = re.split(r"(?<=collectives) (?=At least)|(?= What stands out)", said)
     assert known.startswith("Rank 1 keeps ")
-    assert unsure == (
-        "At least 19.2% of the time in 4 collectives is waiting; others may have come later still (inconclusive)"
-    )
+    assert unsure.startswith("At least 19.2% of ")
+    _, exposed = find_in_job(job_of(place))
+    assert exposed.waits_at_least == pytest.approx(0.192, abs=0.001)
+    # What is known of the waiting is not called unknown above it.
+    assert "inconclusive" not in said.partition(" ranks rank ")[0]
+    assert exposed.message in said
+    assert "inconclusive" not in exposed.message
     assert re.search(r"<=8.40 ms +>=19.2%", said)
     assert "send less" not in said
 
@@ -297,7 +316,7 @@ def test_that_ranks_are_missing_is_said_once(folder, run):
     place = folder(*(recording(rank, [1000, 2000, 3000], size=3) for rank in (0, 1)))
     limits = ("--limit", "max_kernels=9", "--limit", "max_rank_skew=1ms")
     status, said = run("check", place, "--ranks", *limits)
-    assert (status, said.count("no recording of rank 2")) == (3, 1)
+    assert (status, said.count(str(MissingRanks((2,))))) == (3, 1)
     verdicts = json.loads(run("check", place, "--ranks", *limits, "--json")[1])["limits"]
     assert [(one["name"], one["status"]) for one in verdicts] == [
         ("max_kernels", "holds"),

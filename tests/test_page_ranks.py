@@ -61,6 +61,8 @@ def test_each_rank_has_its_numbers_and_a_way_to_its_recording(folder, tmp_path):
     assert column(told["collectives"], "calls") == [3]
     assert "a job of 2 ranks, 2 recordings" in told["lines"]
     assert [one["code"] for one in told["findings"]] == ["straggler", "exposed-communication"]
+    waits, late = folder / "0.json", folder / "1.json"
+    assert told["findings"][0]["command"] == f"torchprof diff {waits} {late}"
 
 
 def test_the_step_in_which_ranks_wait_longest_is_drawn_to_the_microsecond(folder, tmp_path):

@@ -299,6 +299,7 @@ const Sections = (() => {
     one.source && h("p", {class: "hint"}, shown(one.source)),
     one.in_job && h("p", {class: "remedy"}, "first look at what the ranks show together: ", h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
     one.remedy && h("p", {class: "remedy"}, shown(one.remedy, 2000)),
+    one.command && h("p", {class: "remedy"}, h("code", {}, shown(one.command, 2000))),
     one.mark !== undefined && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(one)}}, "show in the timeline") : null);
   const findings = (test, number, highlight) => {
     if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
