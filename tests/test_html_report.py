@@ -241,6 +241,26 @@ def test_two_recordings_are_told_by_what_costs(tmp_path, report):
     assert json.loads(page.unpacked("index"))["sides"] == ["before.json", "after.json"]
 
 
+@pytest.mark.any_torch
+@pytest.mark.parametrize("sampled", [False, True])
+def test_what_is_said_of_one_side_of_two_calls_it_by_its_name(tmp_path, report, sampled):
+    """On a page that is called "after against before", nobody knows which one is the first."""
+    for name in ("before", "after"):
+        builder = TraceBuilder()
+        builder.launched("void add(float*)", 100.0)
+        builder.metadata["deviceProperties"][0]["name"] = f"the GPU of {name}"
+        if sampled and name == "before":
+            counted = {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 1_000_100, "args": {"": 9}}
+            builder.events.append(counted)
+        builder.write(tmp_path / f"{name}.json")
+    _, page, _ = report(tmp_path / "after.json", "--against", tmp_path / "before.json", output=tmp_path / "out.html")
+    (told,) = page.details
+    devices, *clocks = told["compared"]["notes"]
+    assert devices.index("before.json") < devices.index("the GPU of before")
+    assert devices.index("the GPU of before") < devices.index("after.json") < devices.index("the GPU of after")
+    assert ["before.json" in note for note in clocks] == [True] * sampled
+
+
 FEWER = {
     "verdict": "better",
     "changes": [{"kind": "number", "what": "kernels", "old": 3, "new": 2, "direction": "better", "gated": True}],

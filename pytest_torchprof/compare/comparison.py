@@ -17,6 +17,7 @@ from pytest_torchprof.compare.change import (
     BETTER,
     NEUTRAL,
     THIS_RUN,
+    TWO_FILES,
     UNKNOWN,
     WORSE,
     Change,
@@ -101,6 +102,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """The use of the GPU time in the compared steps; only between recordings whose times are compared."""
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, if they are not the steps with most kernels."""
+    sides: Sides = TWO_FILES
+    """What the two measurements are called."""
     sampled: tuple[bool, bool] = (False, False)
     """On which sides the GPU's units were sampled, at locked clocks; if on any, times are not compared."""
 
@@ -245,7 +248,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def _clock_words(self) -> str:
-        return words.clock_words(self.sampled)
+        return words.clock_words(self.sampled, self.sides)
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:
@@ -354,7 +357,8 @@ def compare(
     """
     if old is None or new is None:
         return Comparison(verdict="new" if old is None else "gone", kernels_differ=True)
-    environment = other_environment(old.environment, new.environment, sides or THIS_RUN)
+    called = sides or THIS_RUN
+    environment = other_environment(old.environment, new.environment, called)
     if environment is not None and environment.is_other_device and sides is None:
         return Comparison(verdict="new", kernels_differ=True, environment=environment)
     changes = (
@@ -374,6 +378,7 @@ def compare(
         exchanged=exchanged(*largest) if many else (),
         families=() if environment or any(sampled) else family_shifts(old, new),
         disturbed=disturbances(old.time, new.time),
+        sides=called,
         sampled=sampled,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.rank_parts import named_part
+from pytest_torchprof.compare.change import TWO_FILES
 from pytest_torchprof.report.page.details import as_json, details_of, in_job
 from pytest_torchprof.report.page.document import compressed, document, text
 from pytest_torchprof.report.page.jobs import RankOnPage, jobs_among
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.compare.change import Sides
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.jobs import JobOnPage
     from pytest_torchprof.report.page.measured import Measured
@@ -44,7 +46,7 @@ class Heading:
     title: str
     lines: tuple[str, ...] = ()
     """The lines below it: where it was measured, what it is compared with, what else the run has to say."""
-    sides: tuple[str, str] | None = None
+    sides: Sides | None = None
     """What the measurement before and this one are called, where two are compared."""
     compared: str = "baseline"
     """The title of the column of comparisons."""
@@ -61,7 +63,7 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     for measured in several:
         # The first one is drawn however large it is.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
-        detail, drawn = _details_and_recordings(measured, room=room)
+        detail, drawn = _details_and_recordings(measured, heading.sides or TWO_FILES, room=room)
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
         details.append({**detail, **({"drawn": names} if names else {})})
@@ -86,13 +88,13 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
-def _details_and_recordings(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
+def _details_and_recordings(measured: Measured, sides: Sides, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
     """Return the details, and the compressed recordings of the measurement and of the earlier side, if they fit."""
     analysis = measured.analysis
     if analysis is None:
-        return {**details_of(measured), "missing": measured.missing}, []
+        return {**details_of(measured, sides=sides), "missing": measured.missing}, []
     marks = marks_of(analysis, measured.result.findings)
-    details = details_of(measured, marks)
+    details = details_of(measured, marks, sides)
     drawn = [
         compressed(pack(side, marks.events if number == 0 else ())) for number, side in enumerate(_sides(measured))
     ]

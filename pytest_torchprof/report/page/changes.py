@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.compare import Comparison
-    from pytest_torchprof.compare.change import Change
+    from pytest_torchprof.compare.change import Change, Sides
     from pytest_torchprof.compare.cost import Cost, Shift
     from pytest_torchprof.devices.kinds import DeviceKind
 
@@ -28,10 +28,10 @@ _MOST_ROWS: Final = 300
 _MOST_LINES: Final = 60
 
 
-def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
-    """Return the changes between two recordings, or the reason why they are unknown."""
+def changes_between(analysis: Analysis, before: Analysis, sides: Sides) -> dict[str, Any]:
+    """Return the changes between two recordings, or the reason why they are unknown; ``sides`` are their names."""
     try:
-        comparison = diff(before, analysis)
+        comparison = diff(before, analysis, sides)
     except NotMeasured as problem:
         return {"why_not": problem.text, "headline": f"Not compared: {problem.text}"}
     return {**changes_in(comparison, analysis.trace.device_kind), "headline": comparison.headline}
