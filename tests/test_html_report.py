@@ -261,6 +261,21 @@ def test_what_is_said_of_one_side_of_two_calls_it_by_its_name(tmp_path, report, 
     assert ["before.json" in note for note in clocks] == [True] * sampled
 
 
+@pytest.mark.any_torch
+@pytest.mark.parametrize(("slow", "most"), [((1, 1), None), ((1, 3), "b/t.json"), ((4, 1), "a/t.json")])
+def test_several_pairs_begin_with_the_one_that_changed_most(tmp_path, report, slow, most):
+    for side in ("before", "after"):
+        for name, factor in zip("ab", slow, strict=True):
+            (tmp_path / side / name).mkdir(parents=True)
+            small(tmp_path / side / name / "t.json", slow=factor if side == "after" else 1)
+    _, page, _ = report(tmp_path / "after", "--against", tmp_path / "before", output=tmp_path / "out.html")
+    lead = page.words.partition("Recordings")[0].rpartition("2 recording")[2]
+    assert ("changed most" in lead, "as much GPU time as before" in lead) == (most is not None, most is None)
+    if most is not None:
+        changed = next(one for one in page.details if one["name"] == most)
+        assert f"{most} changed most: {changed['compared']['headline'].replace('->', '→')}." in lead
+
+
 FEWER = {
     "verdict": "better",
     "changes": [{"kind": "number", "what": "kernels", "old": 3, "new": 2, "direction": "better", "gated": True}],
@@ -338,6 +353,8 @@ def test_folders_are_compared_file_by_file(tmp_path, report):
     assert status == 0
     told = {one["name"]: one for one in page.details}
     assert list(told) == ["b.json", "c.json", "a.json"]
+    assert "Of 1 recording compared, b.json changed most: " in page.words
+    assert "1 recording only before; 1 recording only now" in page.words
     assert told["b.json"]["compared"]["time_us"] == [30, 40]
     assert told["b.json"]["compared"]["exchange"] == "3 -> 4 kernels"
     assert "compared" not in told["c.json"]

@@ -12,6 +12,7 @@ from pytest_torchprof.compare.change import TWO_FILES
 from pytest_torchprof.report.page.details import as_json, details_of, in_job
 from pytest_torchprof.report.page.document import compressed, document, text
 from pytest_torchprof.report.page.jobs import RankOnPage, jobs_among
+from pytest_torchprof.report.page.lead import lead_of_job, lead_of_pairs
 from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import with_lines
 from pytest_torchprof.report.page.packing import pack
@@ -74,7 +75,8 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     columns = columns_of(shown, two_sides=heading.sides is not None)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
     verdicts = Counter(measured.verdict for measured in shown)
-    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines) + _lead(on_page, len(shown))
+    pairs = lead_of_pairs(details, heading.noun) if heading.sides is not None and len(shown) > 1 else ""
+    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines) + pairs + lead_of_job(on_page, len(shown))
     body = (
         f'<a class="skip" href="#details">Skip to the measurement</a>'
         f'<header><h1><span class="brand">torchprof</span> {text(heading.title)}</h1>{lines}</header>'
@@ -123,15 +125,6 @@ def _with_jobs(
             of_rank = details[number] if each.job is None else in_job(details[number], findings[number], each.job)
             details[number] = {**of_rank, "job": f"job-{count}"}
     return payloads
-
-
-def _lead(jobs: Sequence[JobOnPage], count: int) -> str:
-    """Return what the job comes to whose ranks are all that the page is of; empty for any other page."""
-    if not (jobs and jobs[0].is_all_of(count)):
-        return ""
-    first, *others = jobs[0].facts["headline"]
-    link = f'<a href="#{min(jobs[0].numbers)}/ranks">Ranks side by side</a>'
-    return f'<p class="lead">{text(first, 1000)}. {link}</p>' + "".join(f"<p>{text(line, 1000)}</p>" for line in others)
 
 
 def _sides(measured: Measured) -> list[Analysis]:

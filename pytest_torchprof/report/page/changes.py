@@ -34,7 +34,11 @@ def changes_between(analysis: Analysis, before: Analysis, sides: Sides) -> dict[
         comparison = diff(before, analysis, sides)
     except NotMeasured as problem:
         return {"why_not": problem.text, "headline": f"Not compared: {problem.text}"}
-    return {**changes_in(comparison, analysis.trace.device_kind), "headline": comparison.headline}
+    return {
+        **changes_in(comparison, analysis.trace.device_kind),
+        "headline": comparison.headline,
+        "kernels_differ": comparison.kernels_differ,
+    }
 
 
 def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
