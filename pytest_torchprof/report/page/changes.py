@@ -9,7 +9,7 @@ from pytest_torchprof.compare import diff
 from pytest_torchprof.compare.change import WORSE
 from pytest_torchprof.compare.cost import cost_by_family
 from pytest_torchprof.compare.cost_lines import large_and_small
-from pytest_torchprof.compare.cost_words import explain_cost, label_shift
+from pytest_torchprof.compare.cost_words import cost_parts, label_shift
 from pytest_torchprof.compare.number_changes import GPU_TIME
 from pytest_torchprof.compare.number_words import factor_words, movement_words
 from pytest_torchprof.compare.words import change_words
@@ -69,7 +69,7 @@ def _where(cost: Cost) -> dict[str, Any]:
     return {
         "noun": cost.noun,
         "time_us": cost.time_us,
-        "why": explain_cost(cost),
+        "why": cost_parts(cost),
         "families": [_row(shift) for shift in cost.families],
         "kernels": [_row(shift) for shift in cost.kernels[:_MOST_ROWS]],
         "more": max(len(cost.kernels) - _MOST_ROWS, 0),

@@ -6,8 +6,6 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
-
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.compare.change import TWO_FILES
@@ -63,8 +61,6 @@ def details_of(measured: Measured, marks: Marks | None = None, sides: Sides = TW
         details["pace"] = result.against_time.words
     if marks is not None:
         details["headline"] = _headline(marks.headline)
-        if isinstance(marks.headline, GpuCommunicated) and marks.headline.beyond_usual_us is not None:
-            details["headline"]["in_job"] = replace(marks.headline, beyond_usual_us=None).what
         if (
             isinstance(marks.headline, NotMeasuredHeadline)
             and analysis is not None
@@ -74,7 +70,7 @@ def details_of(measured: Measured, marks: Marks | None = None, sides: Sides = TW
     return {**details, "findings": _findings(result.findings, marks)}
 
 
-def in_job(details: dict[str, Any], findings: Sequence[Finding], job: Job) -> dict[str, Any]:
+def in_job(details: dict[str, Any], findings: Sequence[Finding], headline: Headline | None, job: Job) -> dict[str, Any]:
     """Return a rank's details where its job is on the page too: what one rank suggests, all of them together show."""
     rows = [
         {**row, **_words(seen_in_job(finding, job)), "in_job": True}
@@ -82,10 +78,10 @@ def in_job(details: dict[str, Any], findings: Sequence[Finding], job: Job) -> di
         else row
         for row, finding in zip(details["findings"], findings, strict=True)
     ]
-    headline = details.get("headline", {})
-    if job.straggler is not None and "in_job" in headline:
-        headline = {**headline, "what": headline["in_job"]}
-    return {**details, "findings": rows, **({"headline": headline} if headline else {})}
+    found = {**details, "findings": rows}
+    if job.straggler is not None and isinstance(headline, GpuCommunicated):
+        found["headline"] = {**details["headline"], "what": headline.without_guess.what}
+    return found
 
 
 def _with_differences(result: Result) -> Comparison | None:

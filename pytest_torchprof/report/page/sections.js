@@ -86,7 +86,7 @@ const Sections = (() => {
       shiftTable(found.families, whole, "families", found.noun, 0, isWhole),
       found.kernels.length ? shiftTable(found.kernels, whole, "kernels", found.noun, found.more, isWhole) : null,
     ];
-    return found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
+    return found.why.length ? [h("p", {class: "why"}, arrowed(found.why.join("; "))), ...where]
       : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where);
   };
   const singleKernels = (found) => {
@@ -275,7 +275,7 @@ const Sections = (() => {
     const {headline, compared} = test;
     const [first, ...others] = job?.headline ?? [];
     const isPair = Boolean(compared?.headline);
-    const together = isPair ? h("p", {class: "lead"}, `${arrowed(compared.headline)}; `, h("a", {href: `#${number}/changes`}, arrowed(compared.why?.split("; ")[0] ?? "Changes")))
+    const together = isPair ? h("p", {class: "lead"}, `${arrowed(compared.headline)}; `, h("a", {href: `#${number}/changes`}, arrowed(compared.why?.[0] ?? "Changes")))
       : first && !job.above && [
         h("p", {class: "lead"}, `${shown(first, 500)}. `, h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
         others.map((line) => h("p", {}, shown(line, 500)))];
