@@ -217,6 +217,18 @@ def test_on_a_phone_nothing_of_a_run_or_of_two_recordings_is_cut(browser, run_pa
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
         show_all(browser, page, fragment, width=width, height=800)
         assert browser.cut() == []
+        assert browser.sideways() == []
+    # The values of a row stand below its name, each with its heading.
+    kernel = browser.run("document.querySelector(\"[id='0/kernels'] tbody tr\").innerText")
+    assert "gemm" in kernel
+    heading = "getComputedStyle(document.querySelector(\"[id='0/kernels'] tbody td:last-child\"), '::before').content"
+    assert browser.run(heading).startswith('"launched by')
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_numbers_of_two_recordings_stay_in_their_places(browser, pair_page, width):
+    show_all(browser, pair_page, "#0", width=width, height=800)
+    assert browser.cut() == []
 
 
 @pytest.mark.skipif(AXE is None, reason=NO_AXE)

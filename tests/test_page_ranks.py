@@ -238,4 +238,5 @@ def test_what_is_a_bound_where_ranks_are_missing_is_one_on_the_page_as_in_the_te
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 390])
 def test_on_a_phone_nothing_of_the_ranks_is_cut(opened, width):
-    assert opened(width=width, height=800).cut() == []
+    shown = opened(width=width, height=800)
+    assert (shown.cut(), shown.sideways()) == ([], [])

@@ -21,6 +21,15 @@ const Sections = (() => {
 
   // What is wider than the window scrolls by itself, by keyboard too.
   const scrolled = (label, table) => h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
+  // On a phone each row is a block of its own, and each value has its heading.
+  const inRows = (label, table) => {
+    const titles = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, place) => { cell.dataset.title = titles[place]; });
+    table.classList.add("plain");
+    const found = scrolled(label, table);
+    found.classList.add("rows");
+    return found;
+  };
   // A line that is wrapped goes on further to the right than it begins, so that each still looks like one.
   const lines = (text) => String(text).split("\n").map((line) => {
     const found = h("span", {class: "line"}, `${visible(line)}\n`);
@@ -128,7 +137,7 @@ const Sections = (() => {
         h("td", {class: "left"}, details),
       );
     };
-    return scrolled("Table of limits",
+    return inRows("Table of limits",
       h("table", {class: "limits"}, h("caption", {class: "unseen"}, "Limits: what was expected and what was measured"),
         h("thead", {}, h("tr", {}, ["verdict", "limit", "expected", "measured"].map((title) => h("th", {scope: "col", class: "left"}, title)))),
         h("tbody", {}, test.limits.map(row))));
@@ -258,8 +267,8 @@ const Sections = (() => {
         strip(names.map((name) => [name, time.parts[name]]), scale, `${goes}: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
-        scrolled(goes, h("table", {class: "fit"}, h("caption", {class: "unseen"}, goes), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
-        gaps.length > 0 && scrolled("Nothing recorded",
+        (both.length > 1 ? inRows : scrolled)(goes, h("table", {class: "fit"}, h("caption", {class: "unseen"}, goes), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
+        gaps.length > 0 && inRows("Nothing recorded",
           h("table", {class: "fit"}, h("caption", {class: "hint"}, "nothing recorded on CPU or GPU between"),
             h("thead", {}, h("tr", {}, ["after", "before", test.is_whole ? "time" : "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
             h("tbody", {}, gaps.map((gap) => h("tr", {},
@@ -350,7 +359,7 @@ const Sections = (() => {
     const told = (one) => one === true ? "on" : one === false ? "off" : one && typeof one === "object" ? Object.entries(one).map(([key, each]) => `${key.replaceAll("_", " ")} ${each}`).join(", ") : one ?? "–";
     const value = (side, name) => shown(told(side[name]), 300);
     const compared = Boolean(test.before);
-    return scrolled("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
+    return (compared ? inRows : scrolled)("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
       h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
       h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
         h("th", {scope: "row", class: "left"}, name.split("_").map((word) => SPELLED[word] ?? word).join(" ")),
