@@ -274,7 +274,7 @@ def test_several_pairs_begin_with_the_one_that_changed_most(tmp_path, report, sl
     assert ("changed most" in lead, "as much GPU time as before" in lead) == (most is not None, most is None)
     if most is not None:
         changed = next(one for one in page.details if one["name"] == most)
-        assert f"{most} changed most: {changed['compared']['headline'].replace('->', '→')}." in lead
+        assert f"{most} changed most: {changed['compared']['headline']}." in lead
 
 
 FEWER = {
@@ -323,6 +323,23 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
         # Without an entry nothing has changed.
         assert "compared" not in new
         assert "changes" not in new
+        assert not compared["lacks_lines"]
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize("kernels", [3, 4])
+def test_that_a_kernel_which_went_has_no_line_is_said_below_it(tmp_path, kernels):
+    entries = [
+        entry_of(load(small(tmp_path / f"{count}.json", kernels=count)), source_hash="a") for count in (4, kernels)
+    ]
+    found = compare(*entries)
+    page = Page(
+        html_report.render(
+            RunResults(results=(result(baseline_state=found.verdict, comparison=to_builtins(found)),)),
+        )
+    )
+    (told,) = page.details
+    assert told.get("compared", {}).get("lacks_lines", False) == (kernels == 3)
 
 
 BEFORE = Path(__file__).parent / "reports_before" / "schema_1.json"

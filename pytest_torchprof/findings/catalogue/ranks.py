@@ -33,7 +33,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "{time_us:us} ({share:percent} of the time) the process only communicates ({longest:list}), and no operator "
         "computes meanwhile{cause}"
     )
-    _OF_RANK = "{time_us:us} ({share:share} of the steps) rank {rank} only communicates{cause}"
+    _OF_RANK = "rank {rank} only communicates for {time_us:us} ({share:share} of its time){cause}"
     _REMEDIES: ClassVar[Mapping[str | None, str]] = {
         "skew-bound": "find what makes the last rank late",
         "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",

@@ -60,6 +60,7 @@ def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
         "small": [change_words(change) for change in small],
         **_where(cost),
         "exchange": comparison.exchange,
+        "lacks_lines": not comparison.of_recordings and any(not change.after for change in comparison.kernels),
         "words": "" if not (comparison.of_recordings or comparison.kernels) else comparison.words,
         **_single([line.strip() for line in comparison.kernel_lines]),
     }

@@ -171,7 +171,7 @@ def _drawing(job: Job) -> dict[str, Any] | None:
             at_us = (start - begin) / 1000
             lanes[rank].append((at_us, wait_us, transfer_us, names.index(collective.name)))
     return {
-        "step": step,
+        "step": step if any(len(part.steps) > 1 for part in job.ranks) else None,
         "names": names,
         "waiting_us": _waiting_us(by_step[step]),
         "total_us": max(sum(piece[:3]) for lane in lanes.values() for piece in lane),

@@ -38,7 +38,7 @@ def lead_of_pairs(details: Sequence[Mapping[str, Any]], noun: Noun) -> str:
     of_all = counted(len(compared), noun)
     if any(one["kernels_differ"] or not _is_flat(one) for one in compared.values()):
         link = f'<a href="#{number}/changes">{text(details[number]["name"], 200)}</a>'
-        changed = text(compared[number]["headline"].replace(" -> ", " → "), 500)
+        changed = text(compared[number]["headline"], 500)
         first = f"Of {of_all} compared, {link} changed most: {changed}."
     else:
         times = "as much GPU time as before" if all(map(_is_timed, compared.values())) else "times are not compared"

@@ -102,6 +102,7 @@ const Sections = (() => {
     if (!found.single.length) return found.words && h("p", {}, shown(found.words, 400));
     return h("details", {open: found.single.length <= FEW_LINES}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
       h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")),
+      found.lacks_lines && h("p", {class: "hint"}, "A kernel that went has its operator and no line of code: a baseline keeps none, since it would soon point to other code. The commit that wrote the baseline has it."),
       found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null);
   };
   const changes = (test, compared) => {
@@ -331,7 +332,7 @@ const Sections = (() => {
     });
     const left = more ? `; ${show.count(more)} shorter ones are left out` : "";
     return h("figure", {class: "lanes"},
-      h("figcaption", {class: "hint"}, `collectives of step ${step + 1}, in which the ranks wait longest, ${told("us", waiting)} in all; from left to right ${told("us", total)}${left}`),
+      h("figcaption", {class: "hint"}, `collectives${isNumber(step) ? ` of step ${step + 1}, in which the ranks wait longest` : ""}: they wait for ${told("us", waiting)} in all; from left to right ${told("us", total)}${left}`),
       h("ul", {class: "tl-legend"}, h("li", {}, h("span", {class: "tl-swatch waits"}), "waits for the last rank"), h("li", {}, h("span", {class: "tl-swatch sends"}), "all are there")),
       rows.map(([rank, row]) => h("div", {class: "lane"}, h("span", {class: "file"}, `rank ${rank}`),
         h("div", {class: "track", role: "img", "aria-label": `rank ${rank} waits ${told("us", row.reduce((sum, [, wait]) => sum + wait, 0))} of ${told("us", total)}`}, pieces(row)))));
