@@ -167,6 +167,13 @@ class Browser:
         wide = self.run("document.documentElement.scrollWidth") - self.run("innerWidth")
         return [*([f"the page, by {wide} pixels"] if wide > 0 else []), *self.run(_CUT)]
 
+    def sideways(self) -> list[str]:
+        """Return the tables that scroll sideways at this width."""
+        return self.run(
+            "[...document.querySelectorAll('.scroll')].filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)"
+            ".map((e) => e.getAttribute('aria-label'))"
+        )
+
     def fills(self, selector: str) -> list[tuple[str, str]]:
         """Return the colour, as ``#rrggbb``, and the pattern of each of these elements."""
         return [(colour, pattern) for colour, pattern in self.run(_FILLS.replace("SELECTOR", json.dumps(selector)))]

@@ -248,6 +248,12 @@ def untimed_kernels() -> TraceBuilder:
     return builder
 
 
+def clocks_differ() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.launched("early", 500, wait=-40)
+    return builder
+
+
 def overlapping_steps() -> TraceBuilder:
     builder = TraceBuilder()
     for number in range(2):
@@ -348,6 +354,7 @@ RECORDINGS = {
     Code.NO_GPU_SIDE: (no_gpu_side, "max_kernels=9"),
     Code.UNPLACED_LAUNCHES: (unplaced_launches, "max_kernels=9"),
     Code.UNTIMED_KERNELS: (untimed_kernels, "max_kernels=9"),
+    Code.CLOCKS_DIFFER: (clocks_differ, "max_kernels=9"),
     Code.OVERLAPPING_STEPS: (overlapping_steps, "max_kernels=9"),
     Code.LOST_RECORDS: (lost_records, "max_kernels=9"),
     Code.NO_SUCH_RANGE: (no_such_range, "max_kernels=9"),

@@ -87,7 +87,7 @@ FOREIGN = {
     "testing/tolerance.py": ("what users write as a tolerance", "_number tolerance_in"),
     "text/__init__.py": (
         "commands of CI services, tracebacks, URLs and first words in any text",
-        "printable raised_line without_passwords _without_beginning",
+        "printable raised_line without_passwords _half_of _without_beginning",
     ),
     "text/documentation.py": ("tables of the documentation", "marker_help articles plain"),
 }

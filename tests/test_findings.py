@@ -277,6 +277,15 @@ def test_many_small_kernels_of_one_operator_are_found(findings):
     assert "many-small-calls" not in findings(large)
 
 
+def test_where_no_steps_are_marked_calls_are_counted_in_the_recording(findings):
+    marked, whole = steps(length=10_000), TraceBuilder()
+    for builder in (marked, whole):
+        for number in range(100):
+            builder.launched(MUL, number * 50, dur=3)
+    assert "step" in findings(marked)["many-small-calls"].message
+    assert "step" not in findings(whole)["many-small-calls"].message
+
+
 @pytest.mark.parametrize("launch_us", [2, 12])
 def test_what_a_launch_costs_is_told_and_not_that_it_is_more_than_the_kernel(launch_us, findings):
     builder = steps(length=20_000)

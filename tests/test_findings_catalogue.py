@@ -61,6 +61,8 @@ MORE = {
     "cold-start": [{"first_step_us": None, "first_call_us": None, "setup_idle_us": 1500.0}],
     "graph-recaptured": [{"idle_us": 1500.0}],
     "rank-differs": [{"collectives": None}],
+    "many-small-calls": [{"is_whole": False}],
+    "repeated-constant": [{"is_whole": False}],
     "exposed-communication": [
         {"rank": None, "on_cpu": False},
         {"rank": None},
@@ -68,6 +70,7 @@ MORE = {
         {"rank": None, "on_cpu": False, "kind": None},
         {"rank": None, "on_cpu": False, "kind": None, "cpu_held_up": False},
         {"kind": "inconclusive"},
+        {"kind": "inconclusive", "waits_at_least": None},
     ],
     "queued-work-waits": [
         {"from_before_us": 0.0},

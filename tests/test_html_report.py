@@ -232,13 +232,49 @@ def test_two_recordings_are_told_by_what_costs(tmp_path, report):
     (told,) = page.details
     number, *_ = told["compared"]["numbers"]
     assert (number["words"], number["ratio"]) == ("GPU time 30.0 us -> 150 us", "5.0x")
-    assert told["compared"]["why"].startswith("of the 120 us more, ")
+    (why,) = told["compared"]["why"]
+    assert why.startswith("of the 120 us more, ")
     assert told["compared"]["time_us"] == [30, 150]
     assert sum(row["time_us"] - row["before_us"] for row in told["compared"]["kernels"]) == 120
     assert told["drawn"] == ["recording-0", "recording-0-before"]
     row = first_row(told["tables"]["kernel"])
     assert (row["before_time_us"], row["time_us"]) == (10, 50)
     assert json.loads(page.unpacked("index"))["sides"] == ["before.json", "after.json"]
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize("sampled", [False, True])
+def test_what_is_said_of_one_side_of_two_calls_it_by_its_name(tmp_path, report, sampled):
+    """On a page that is called "after against before", nobody knows which one is the first."""
+    for name in ("before", "after"):
+        builder = TraceBuilder()
+        builder.launched("void add(float*)", 100.0)
+        builder.metadata["deviceProperties"][0]["name"] = f"the GPU of {name}"
+        if sampled and name == "before":
+            counted = {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 1_000_100, "args": {"": 9}}
+            builder.events.append(counted)
+        builder.write(tmp_path / f"{name}.json")
+    _, page, _ = report(tmp_path / "after.json", "--against", tmp_path / "before.json", output=tmp_path / "out.html")
+    (told,) = page.details
+    devices, *clocks = told["compared"]["notes"]
+    assert devices.index("before.json") < devices.index("the GPU of before")
+    assert devices.index("the GPU of before") < devices.index("after.json") < devices.index("the GPU of after")
+    assert ["before.json" in note for note in clocks] == [True] * sampled
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize(("slow", "most"), [((1, 1), None), ((1, 3), "b/t.json"), ((4, 1), "a/t.json")])
+def test_several_pairs_begin_with_the_one_that_changed_most(tmp_path, report, slow, most):
+    for side in ("before", "after"):
+        for name, factor in zip("ab", slow, strict=True):
+            (tmp_path / side / name).mkdir(parents=True)
+            small(tmp_path / side / name / "t.json", slow=factor if side == "after" else 1)
+    _, page, _ = report(tmp_path / "after", "--against", tmp_path / "before", output=tmp_path / "out.html")
+    lead = page.words.partition("Recordings")[0].rpartition("2 recording")[2]
+    assert ("changed most" in lead, "as much GPU time as before" in lead) == (most is not None, most is None)
+    if most is not None:
+        changed = next(one for one in page.details if one["name"] == most)
+        assert f"{most} changed most: {changed['compared']['headline']}." in lead
 
 
 FEWER = {
@@ -280,13 +316,30 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
             ("busy 30.0 us -> 160 us", "", "fails no test"),
             ("CPU time 300 us -> 400 us", "", "fails no test"),
         ]
-        assert compared["why"] == "of the 130 us more, 100% is in 3 -> 4 kernels, on average 4.0x as long"
+        assert compared["why"] == ["of the 130 us more, 100% is in 3 -> 4 kernels, on average 4.0x as long"]
         (pointwise,) = compared["families"]
         assert (pointwise["before_us"], pointwise["time_us"]) == (30, 160)
         assert compared["single"] == ["+ add_3: 1 per step, launched by aten::mul"]
         # Without an entry nothing has changed.
         assert "compared" not in new
         assert "changes" not in new
+        assert not compared["lacks_lines"]
+
+
+@pytest.mark.any_torch
+@pytest.mark.parametrize("kernels", [3, 4])
+def test_that_a_kernel_which_went_has_no_line_is_said_below_it(tmp_path, kernels):
+    entries = [
+        entry_of(load(small(tmp_path / f"{count}.json", kernels=count)), source_hash="a") for count in (4, kernels)
+    ]
+    found = compare(*entries)
+    page = Page(
+        html_report.render(
+            RunResults(results=(result(baseline_state=found.verdict, comparison=to_builtins(found)),)),
+        )
+    )
+    (told,) = page.details
+    assert told.get("compared", {}).get("lacks_lines", False) == (kernels == 3)
 
 
 BEFORE = Path(__file__).parent / "reports_before" / "schema_1.json"
@@ -318,6 +371,8 @@ def test_folders_are_compared_file_by_file(tmp_path, report):
     assert status == 0
     told = {one["name"]: one for one in page.details}
     assert list(told) == ["b.json", "c.json", "a.json"]
+    assert "Of 1 recording compared, b.json changed most: " in page.words
+    assert "1 recording only before; 1 recording only now" in page.words
     assert told["b.json"]["compared"]["time_us"] == [30, 40]
     assert told["b.json"]["compared"]["exchange"] == "3 -> 4 kernels"
     assert "compared" not in told["c.json"]

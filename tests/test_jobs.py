@@ -18,7 +18,9 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.ranks import job_in
+from pytest_torchprof.findings import find
 from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.reasons.job_limits import MissingRanks
 
 torch = pytest.importorskip("torch")
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -95,6 +97,19 @@ def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late
     assert run(*command)[0] == 1, "the command finds what stands out"
 
 
+def test_the_rank_that_is_late_is_told_with_its_files_and_with_what_its_own_recording_shows(folder, run):
+    first, second = late_ranks()
+    for number in range(40):
+        second.launched("ampere_sgemm_128x64_tn", 20_000 + 100 * number, op="aten::mm", dur=95)
+    place = folder(first, second)
+    text = run("analyze", place, "--ranks")[1]
+    own = find(load(place / "1.json"))[0]
+    assert text.partition(" What stands out: ")[2].partition("Rank 1 by itself: ")[2].startswith(own.title)
+    command = text.partition(" compare them: torchprof ")[2].split()[:3]
+    assert command == ["diff", str(place / "0.json"), str(place / "1.json")]
+    assert run(*command)[0] == 1
+
+
 def test_ranks_that_are_not_measured_are_what_a_job_begins_with(folder, run):
     first, second = late_ranks()
     second.launch(90_000)
@@ -134,9 +149,13 @@ def test_with_ranks_missing_waiting_is_at_least_that_long_and_transfer_at_most(f
     said = run("analyze", place, "--ranks")[1]
     known, unsure, *_ = re.split(r"(?<=collectives) (?=At least)|(?= What stands out)", said)
     assert known.startswith("Rank 1 keeps ")
-    assert unsure == (
-        "At least 19.2% of the time in 4 collectives is waiting; others may have come later still (inconclusive)"
-    )
+    assert unsure.startswith("At least 19.2% of ")
+    _, exposed = find_in_job(job_of(place))
+    assert exposed.waits_at_least == pytest.approx(0.192, abs=0.001)
+    # What is known of the waiting is not called unknown above it.
+    assert "inconclusive" not in said.partition(" ranks rank ")[0]
+    assert exposed.message in said
+    assert "inconclusive" not in exposed.message
     assert re.search(r"<=8.40 ms +>=19.2%", said)
     assert "send less" not in said
 
@@ -293,6 +312,33 @@ def test_a_rank_without_a_recording_leaves_a_check_not_measured(folder, run):
     assert run("check", place, "--ranks", "--limit", "max_kernels=2")[0] == 1
 
 
+def test_that_ranks_are_missing_is_said_once(folder, run):
+    place = folder(*(recording(rank, [1000, 2000, 3000], size=3) for rank in (0, 1)))
+    limits = ("--limit", "max_kernels=9", "--limit", "max_rank_skew=1ms")
+    status, said = run("check", place, "--ranks", *limits)
+    assert (status, said.count(str(MissingRanks((2,))))) == (3, 1)
+    verdicts = json.loads(run("check", place, "--ranks", *limits, "--json")[1])["limits"]
+    assert [(one["name"], one["status"]) for one in verdicts] == [
+        ("max_kernels", "holds"),
+        ("max_rank_skew", "not measured"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "kernels"),
+    [
+        ("max_kernels=1", (0, 3), 6),
+        ("min_kernels=9", (3, 0), 3),
+        ("max_kernels=9", (0, 3), 6),
+        ("min_kernels=2", (3, 0), 3),
+    ],
+)
+def test_the_rank_that_is_shown_is_the_one_furthest_past_its_bound_or_nearest_to_it(folder, run, limit, more, kernels):
+    place = folder(*(recording(rank, [1000, 2000, 3000], more=["k"] * count) for rank, count in enumerate(more)))
+    (verdict,) = json.loads(run("check", place, "--ranks", "--limit", limit, "--json")[1])["limits"]
+    assert (verdict["measured"], verdict["on_ranks"]["first"]) == (kernels, 1)
+
+
 def test_a_kernel_more_on_one_rank_is_told_and_missed(folder, run):
     place = folder(recording(0, [1000, 2000]), recording(1, [1000, 2000], more=["squared", "squared"]))
     assert "rank 1 against rank 0: 2 more x squared in step 1" in run("analyze", place, "--ranks")[1]
@@ -328,7 +374,7 @@ def test_a_collective_more_on_one_rank_is_told(folder, run):
         (["max_rank_skew=274us"], 1, "all_reduce in step 1: rank 1 400 us late"),
         (["max_exposed_communication=1ms"], 1, "1.55 ms exposed"),
         (["max_exposed_communication=1ms", "max_rank_skew=1ms"], 1, "(rank 0 of 2)"),
-        (["max_kernels=3"], 1, "(rank 0 of 2, and 1 other rank alike)"),
+        (["max_kernels=3"], 1, "(rank 0 of 2, and 1 other rank too)"),
         (["max_peak_memory=1GB"], 3, "[not-recorded] (rank 0 of 2"),
         (["max_rank_skew=soon"], 2, "expected a duration"),
         (["same_kernels=False"], 2, "expected True"),
@@ -342,7 +388,7 @@ def test_limits_hold_on_every_rank_and_on_all_together(late, run, limits, status
 def test_of_a_job_whose_ranks_are_not_all_there_both_numbers_are_named(folder, run):
     two = folder(*(recording(rank, [1000], size=8) for rank in (0, 1)), name="two")
     status, said = run("check", two, "--ranks", "--limit", "max_kernels=0")
-    assert (status, "(rank 0 of 8, of which 2 are recorded, and 1 other rank alike)" in said) == (1, True), said
+    assert (status, "(rank 0 of 8, of which 2 are recorded, and 1 other rank too)" in said) == (1, True), said
 
 
 def test_one_recording_alone_tells_nothing_of_the_others(late, run):

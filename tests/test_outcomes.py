@@ -178,6 +178,20 @@ OUTCOMES = {
         of_test(f"in_thread(lambda: {MISSED})").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
         "xfailed",
     ),
+    "the code raises after a thread has missed": (
+        of_test(f"in_thread(lambda: {MISSED})\n    raise ValueError('mine')"),
+        "error",
+    ),
+    "a test marked xfail raises after a thread has missed": (
+        of_test(f"in_thread(lambda: {MISSED})\n    raise ValueError('mine')").replace(
+            "@cpu", "@pytest.mark.xfail\n@cpu"
+        ),
+        "xfailed",
+    ),
+    "a test skips itself after a thread has missed": (
+        of_test(f"in_thread(lambda: {MISSED})\n    pytest.skip('mine')"),
+        "failed",
+    ),
     "a test marked xfail, strictly, passes": (
         of_test("pass").replace("@cpu", "@pytest.mark.xfail(strict=True)\n@cpu"),
         "failed",
@@ -220,6 +234,11 @@ def test_each_report_has_the_outcome_that_pytest_counts(run_tests, pytester, cap
 @pytest.mark.parametrize(("source", "outcome"), SUBTESTS.values(), ids=SUBTESTS)
 def test_so_it_has_where_a_subtest_fails(run_tests, pytester, capsys, source, outcome):
     _check(run_tests(source, *REPORTS), pytester.path, capsys, outcome)
+
+
+def test_an_error_of_the_tests_own_after_a_miss_that_was_lost_is_reported_once(run_tests):
+    result = run_tests(of_test(f"in_thread(lambda: {MISSED})\n    raise ValueError('mine')"), "-W", "ignore")
+    result.assert_outcomes(failed=1)
 
 
 def _check(result, folder, capsys, outcome):

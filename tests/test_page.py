@@ -157,6 +157,21 @@ def test_what_changed_against_a_baseline_stands_in_tables(browser, tmp_path):
     assert "Changes" not in texts(browser, "nav.sections a")
 
 
+def test_below_a_kernel_that_went_the_page_says_why_it_has_no_line(browser, tmp_path):
+    entries = []
+    for name, count in (("before", 3), ("after", 2)):
+        builder = TraceBuilder()
+        for number in range(count):
+            builder.launched(f"void kernel_{number}(float*)", 100.0 * number, op="mine::work")
+        builder.step(0, 0, 1000)
+        entries.append(entry_of(load(builder.write(tmp_path / f"{name}.json")), source_hash="a"))
+    found = compare(*entries)
+    told = {"baseline_state": found.verdict, "comparison": to_builtins(found)}
+    browser.open(write(tmp_path / "run.html", result(**told)), fragment="#0/changes")
+    assert "kernel_2" in texts(browser, "[id='0/changes'] details[open] pre")[0]
+    assert "line of code" in texts(browser, "[id='0/changes'] details[open] pre + .hint")[0]
+
+
 def test_numbers_have_three_significant_digits_as_in_the_terminal(browser, run_page):
     values = [12345.6, 999.5, 99.94, 9.996, 5.0, 0.5, 0.0123, 0.000456, 2e-8, 0.0]
     browser.open(run_page)
@@ -217,6 +232,18 @@ def test_on_a_phone_nothing_of_a_run_or_of_two_recordings_is_cut(browser, run_pa
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
         show_all(browser, page, fragment, width=width, height=800)
         assert browser.cut() == []
+        assert browser.sideways() == []
+    # The values of a row stand below its name, each with its heading.
+    kernel = browser.run("document.querySelector(\"[id='0/kernels'] tbody tr\").innerText")
+    assert "gemm" in kernel
+    heading = "getComputedStyle(document.querySelector(\"[id='0/kernels'] tbody td:last-child\"), '::before').content"
+    assert browser.run(heading).startswith('"launched by')
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_numbers_of_two_recordings_stay_in_their_places(browser, pair_page, width):
+    show_all(browser, pair_page, "#0", width=width, height=800)
+    assert browser.cut() == []
 
 
 @pytest.mark.skipif(AXE is None, reason=NO_AXE)

@@ -61,6 +61,8 @@ def test_each_rank_has_its_numbers_and_a_way_to_its_recording(folder, tmp_path):
     assert column(told["collectives"], "calls") == [3]
     assert "a job of 2 ranks, 2 recordings" in told["lines"]
     assert [one["code"] for one in told["findings"]] == ["straggler", "exposed-communication"]
+    waits, late = folder / "0.json", folder / "1.json"
+    assert told["findings"][0]["command"] == f"torchprof diff {waits} {late}"
 
 
 def test_the_step_in_which_ranks_wait_longest_is_drawn_to_the_microsecond(folder, tmp_path):
@@ -236,4 +238,5 @@ def test_what_is_a_bound_where_ranks_are_missing_is_one_on_the_page_as_in_the_te
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 390])
 def test_on_a_phone_nothing_of_the_ranks_is_cut(opened, width):
-    assert opened(width=width, height=800).cut() == []
+    shown = opened(width=width, height=800)
+    assert (shown.cut(), shown.sideways()) == ([], [])

@@ -190,6 +190,18 @@ def test_names_that_begin_alike_keep_their_ends(tmp_path):
     assert "xxx... " in other
 
 
+def test_the_word_for_the_family_is_no_beginning_that_makes_names_alike(tmp_path):
+    ends = "_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    names = {f"ncclDevKernel_{what}{ends}": 1 for what in ("AllReduce_Sum", "AllGather")}
+    profile = load(own_recording(names).write(tmp_path / "t.json"))
+    error = error_for(
+        check_limits(profile, read_limits({"max_kernels": 1})), profile, profile.why_missed, screen=Screen(width=60)
+    )
+    rows = [line.partition(" x ")[2] for line in str(error).splitlines() if " x " in line]
+    assert [row.startswith("communication all_") for row in rows] == [True, True]
+    assert {row.partition("all_")[2][:3] for row in rows} == {"red", "gat"}
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("limits", [1, 2])
 def test_a_name_keeps_its_type_and_layout_whatever_rows_nobody_sees_and_operators_are_called(tmp_path, columns, limits):

@@ -264,6 +264,12 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return "inconclusive"
         return "transfer-bound" if share < _SELDOM else "mixed"
 
+    @property
+    def waits_at_least(self) -> float | None:
+        """The share that is waiting where only missing recordings leave open whether more is; None anywhere else."""
+        is_open = self.kind == "inconclusive" and self._are_enough(self.collectives)
+        return self.wait_share if is_open else None
+
     def has_all(self, collectives: Iterable[JoinedCollective]) -> bool:
         """Return whether the recordings of all ranks are there that took part in these."""
         return not self.missing or all(collective.is_of_all for collective in collectives)

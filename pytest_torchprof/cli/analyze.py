@@ -13,9 +13,11 @@ from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
+    from pytest_torchprof.analysis.ranks import Job
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.findings import Rule
+    from pytest_torchprof.findings import Finding, Rule
 
 _DESCRIPTION: Final = """\
 Shows the numbers of a torch.profiler trace (.json or .json.gz), its kernels and what stands out. A folder of
@@ -94,8 +96,22 @@ def _analyze_ranks(arguments: Namespace) -> int:
     if arguments.json:
         sys.stdout.write(encoded(ranks_report.as_dict(job)))
     else:
-        sys.stdout.write(ranks_report.text(job, folder=arguments.path, width=terminal_width(), top=arguments.top or 20))
+        own = _own_findings(job, ranks_report.named_ranks(job), arguments.device)
+        told = ranks_report.text(job, own, folder=arguments.path, width=terminal_width(), top=arguments.top or 20)
+        sys.stdout.write(told)
     return 0
+
+
+def _own_findings(job: Job, ranks: Sequence[int], device: str | None) -> dict[int, Finding]:
+    """Return what stands out in the recordings of these ranks, besides communication, which all ranks together show."""
+    from pytest_torchprof.findings import find  # noqa: PLC0415 - importing them takes long
+    from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication  # noqa: PLC0415 - as above
+
+    first = {}
+    for rank in ranks:
+        found = find(load_file(job[rank].path, device=device))
+        first[rank] = next((finding for finding in found if not isinstance(finding, ExposedCommunication)), None)
+    return {rank: finding for rank, finding in first.items() if finding is not None}
 
 
 def _rules(thresholds: list[str]) -> tuple[Rule, ...]:

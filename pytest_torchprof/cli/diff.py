@@ -141,9 +141,10 @@ def _diff_ranks(arguments: Namespace) -> int:
 def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> dict[_Key, Comparison]:
     """Return, in order, the differences between the entries of each test that either side has."""
     from pytest_torchprof.compare import compare  # noqa: PLC0415 - comparing needs msgspec, --help does not
+    from pytest_torchprof.compare.change import TWO_FILES  # noqa: PLC0415 - as above
 
     keys = sorted(before.keys() | after.keys())
-    return {key: compare(before.get(key), after.get(key), sides=("the first", "the second")) for key in keys}
+    return {key: compare(before.get(key), after.get(key), sides=TWO_FILES) for key in keys}
 
 
 def summary_of(comparison: Comparison) -> str:

@@ -145,6 +145,8 @@ def heading_of(source: Source, before: Source | None) -> Heading:
 def _distinct_names(first: Path, second: Path) -> tuple[str, str]:
     """Return the names of two files with as much of their folders as distinguishes them."""
     parts = [path.resolve().parts for path in (first, second)]
+    if parts[0] == parts[1]:
+        return first.name, second.name
     count = 1
     while parts[0][-count:] == parts[1][-count:] and count < min(map(len, parts)):
         count += 1

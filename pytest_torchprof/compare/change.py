@@ -31,6 +31,7 @@ UNKNOWN: Final = "unknown"
 """It is not known whether it is the same kernel: nothing shows what it works on."""
 
 THIS_RUN: Final = ("the baseline", "this run")
+TWO_FILES: Final = ("the first", "the second")
 DEVICE_KEYS: Final = ("gpu", "compute_capability")
 
 WORTH_A_LINE: Final = 0.10

@@ -15,6 +15,7 @@ from pytest_torchprof.compare.change import (
     AMBIGUOUS,
     BETTER,
     NEUTRAL,
+    TWO_FILES,
     UNKNOWN,
     WORSE,
     Change,
@@ -92,6 +93,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """The use of the GPU time in the compared steps; only between recordings whose times are compared."""
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, if they are not the steps with most kernels."""
+    sides: Sides = TWO_FILES
+    """What the two measurements are called."""
     sampled: tuple[bool, bool] = (False, False)
     """On which sides the GPU's units were sampled, at locked clocks; if on any, times are not compared."""
 
@@ -236,7 +239,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def _clock_words(self) -> str:
-        return words.clock_words(self.sampled)
+        return words.clock_words(self.sampled, self.sides)
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:

@@ -30,11 +30,16 @@ _NAMED: Final = 3
 
 def explain_cost(cost: Cost) -> str | None:
     """Return "of the 147 ms more, 68% is in the same 51 GEMMs fp32, on average 8.0x as long"; None if none moved."""
+    return "; ".join(cost_parts(cost)) or None
+
+
+def cost_parts(cost: Cost) -> tuple[str, ...]:
+    """Return the parts of that sentence, one for each family that it names, the largest first; none if none moved."""
     all_of_it, total = cost.difference_us, max(cost.time_us)
     if not cost.families or abs(cost.families[0].difference_us) < _STILL * total:
-        return None
+        return ()
     if abs(all_of_it) < _STILL * total:
-        return f"as much {cost.noun} as before, spent in other places"
+        return (f"as much {cost.noun} as before, spent in other places",)
     parts: list[str] = []
     explained = 0.0
     for row in cost.families:
@@ -45,7 +50,8 @@ def explain_cost(cost: Cost) -> str | None:
             explained += share
             parts.append(f"{share:.0%} {'' if parts else 'is '}in {calls_words(row)}{_each_words(row)}")
     way = "more" if all_of_it > 0 else "less"
-    return f"of the {show_us(abs(all_of_it))} {way}, {'; '.join(parts)}"
+    first, *others = parts or [""]
+    return (f"of the {show_us(abs(all_of_it))} {way}, {first}", *others)
 
 
 def _each_words(row: Shift) -> str:

@@ -37,7 +37,8 @@ def compare(
     """
     if old is None or new is None:
         return Comparison(verdict="new" if old is None else "gone", kernels_differ=True)
-    environment = other_environment(old.environment, new.environment, sides or THIS_RUN)
+    called = sides or THIS_RUN
+    environment = other_environment(old.environment, new.environment, called)
     if environment is not None and environment.is_other_device and sides is None:
         return Comparison(verdict="new", kernels_differ=True, environment=environment)
     changes = (
@@ -57,5 +58,6 @@ def compare(
         exchanged=exchanged(*largest) if many else (),
         families=() if environment or any(sampled) else family_shifts(old, new),
         disturbed=disturbances(old.time, new.time),
+        sides=called,
         sampled=sampled,
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.baseline.entry import records
-from pytest_torchprof.compare.change import Change, OtherEnvironment
+from pytest_torchprof.compare.change import TWO_FILES, Change, OtherEnvironment
 from pytest_torchprof.compare.comparison import Comparison, verdict_of
 from pytest_torchprof.compare.cost import cost_of, exchanged
 from pytest_torchprof.compare.difference import RULES, difference
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.compare.change import Sides
     from pytest_torchprof.compare.difference import Difference
 
     Kinds = Mapping[StepProfile, frozenset[tuple[tuple[str, str | None], int]]]
 
 
-def diff(before: Analysis, after: Analysis) -> Comparison:
-    """Compare two recordings of the same code; numbers are the medians over their steps.
+def diff(before: Analysis, after: Analysis, sides: Sides = TWO_FILES) -> Comparison:
+    """Compare two recordings of the same code, called as ``sides`` says; numbers are the medians over their steps.
 
     NotMeasured if one of them cannot be trusted.
     """
@@ -52,12 +53,13 @@ def diff(before: Analysis, after: Analysis) -> Comparison:
         verdict=verdict_of(changes),
         kernels_differ=differ,
         changes=changes,
-        environment=_other_devices(before, after),
+        environment=_other_devices(before, after, sides),
         same=dict(Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved))),
         of_recordings=True,
         exchanged=exchanged(records(first.kernels), records(second.kernels)) if any(sampled) else (),
         cost=None if any(sampled) else cost_of(before, after, alike),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
+        sides=sides,
         sampled=sampled,
     )
 
@@ -125,11 +127,11 @@ def _kinds(steps: Sequence[StepProfile]) -> Kinds:
     return kinds
 
 
-def _other_devices(before: Analysis, after: Analysis) -> OtherEnvironment | None:
+def _other_devices(before: Analysis, after: Analysis, sides: Sides) -> OtherEnvironment | None:
     first, second = (
         ", ".join(dict.fromkeys(device.name for device in analysis.trace.devices if device.name))
         for analysis in (before, after)
     )
     if not first or not second or first == second:
         return None
-    return OtherEnvironment(sides=("the first", "the second"), keys=("gpu",), old={"gpu": first}, new={"gpu": second})
+    return OtherEnvironment(sides=sides, keys=("gpu",), old={"gpu": first}, new={"gpu": second})

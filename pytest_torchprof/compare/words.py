@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.baseline.entry import KernelRecord
-    from pytest_torchprof.compare.change import Change, Kind, LostFusion, OtherEnvironment, Undecided
+    from pytest_torchprof.compare.change import Change, Kind, LostFusion, OtherEnvironment, Sides, Undecided
 
 _SHOWN: Final = 4
 """The most names, or kinds of changes, that a line has room for."""
@@ -293,11 +293,11 @@ def disturbance_words(disturbed: tuple[Sequence[str], Sequence[str]]) -> Iterato
         yield from (f"during {whose} {disturbance}" for disturbance in side)
 
 
-def clock_words(sampled: tuple[bool, bool]) -> str:
+def clock_words(sampled: tuple[bool, bool], sides: Sides) -> str:
     """Return why times are not compared, if a side was recorded at locked clocks; else an empty text."""
     if not any(sampled):
         return ""
-    which = "both" if all(sampled) else "the first" if sampled[0] else "the second"
+    which = "both" if all(sampled) else sides[sampled[1]]
     return f"times are not compared: in {which} the GPU's units were sampled (PM sampling), at locked clocks"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable  # noqa: TC003  (the type of a field, which msgspec looks up)
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
@@ -89,10 +91,18 @@ def _exposed(job: Job) -> Iterator[ExposedCommunication]:
         rank=rank,
         time_us=exposed,
         share=shares[rank],
-        kind=job.kind,
-        wait_share=job.wait_share,
         saves_us=exposed,
+        **_causes(job),
     )
+
+
+def seen_in_job(finding: ExposedCommunication, job: Job) -> ExposedCommunication:
+    """Return what one rank's recording shows of its communication with what all ranks together say of the causes."""
+    return replace(finding, **_causes(job))
+
+
+def _causes(job: Job) -> dict[str, Any]:
+    return {"kind": job.kind, "wait_share": job.wait_share, "waits_at_least": job.waits_at_least}
 
 
 def _why_not_all(job: Job) -> Reason | None:

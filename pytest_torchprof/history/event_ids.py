@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
 from msgspec.structs import asdict, replace
+
+from pytest_torchprof.history.digest import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,14 +30,14 @@ def change_id(change: SeriesChange) -> str:
     # The test is called as it was then: an alias that is made later changes no id.
     key = replace(change.key, test=change.after.measured.test)
     # What became of it is left out: later runs confirm the same change.
-    return _digest([asdict(key), *sides])
+    return digest_of([asdict(key), *sides])
 
 
 def changes_id(changes: Iterable[SeriesChange]) -> str:
     """Return the id of changes that are listed together: of one its own, of more one that changes with any of them."""
     # Versions that run side by side may have changed alike, which is one change twice.
     ids = sorted(set(map(change_id, changes)))
-    return ids[0] if len(ids) == 1 else _digest(ids)
+    return ids[0] if len(ids) == 1 else digest_of(ids)
 
 
 def event_id(event: HistoryEvent) -> str:
@@ -63,12 +63,12 @@ def step_id(step: TimeStep) -> str:
 
 def _series_id(step: TimeStep, test: str) -> str:
     times = step.times
-    return _digest([asdict(replace(times.key, test=test)), times.machine, times.conditions, step.share > 0])
+    return digest_of([asdict(replace(times.key, test=test)), times.machine, times.conditions, step.share > 0])
 
 
 def time_event_id(event: TimeEvent) -> str:
     """Return the id of an event of times, which changes with its tests, and with the commits that later runs leave."""
-    return _digest(sorted(map(step_id, event.steps)))
+    return digest_of(sorted(map(step_id, event.steps)))
 
 
 def time_accepted_because(event: TimeEvent, notes: Notes) -> str | None:
@@ -109,7 +109,3 @@ def _about(step: TimeStep, notes: Notes, remarks: Mapping[str, Remark]) -> Itera
 def _all_of(reasons: Sequence[str | None]) -> str | None:
     known = [reason for reason in reasons if reason is not None]
     return "; ".join(dict.fromkeys(known)) if len(known) == len(reasons) else None
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:32]

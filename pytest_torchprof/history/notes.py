@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from pytest_torchprof.history.digest import digest_of
 from pytest_torchprof.history.record import BadRecord, Moment
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Note(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def key(self) -> str:
         """The key of the note: a later note with the same key replaces it."""
         several = [self.text] if self.kind is NoteKind.REMARK else []
-        return hashlib.sha256(msgspec.json.encode([self.kind, self.about, *several])).hexdigest()[:32]
+        return digest_of([self.kind, self.about, *several])
 
 
 class Notes(Struct, frozen=True, kw_only=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
+
+from pytest_torchprof.history.digest import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,7 @@ class StoppedHardware(Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """What it is accepted under: another one where it is measured again, and stops again."""
-        own = ["stopped", self.folder, self.hardware, self.until]
-        return hashlib.sha256(msgspec.json.encode(own)).hexdigest()[:32]
+        return digest_of(["stopped", self.folder, self.hardware, self.until])
 
     def accepted_because(self, notes: Notes) -> str | None:
         """Return why it is accepted; None if it is not."""

@@ -131,7 +131,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def _on_ranks(self) -> str:
         if self.on_ranks is None:
             return ""
-        others = f", and {counted(self.on_ranks.others, 'other rank')} alike" if self.on_ranks.others else ""
+        others = f", and {counted(self.on_ranks.others, 'other rank')} too" if self.on_ranks.others else ""
         job = self.on_ranks.job
         of = f"{self.on_ranks.of}" if job is None else f"{job}, of which {self.on_ranks.of} are recorded"
         return f" (rank {self.on_ranks.first} of {of}{others})"
@@ -160,6 +160,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if self.unit in ("us", "bytes"):
             return next(iter(rows), None)
         return min(rows, key=lambda row: (-row.count, row.order), default=None)
+
+    @property
+    def distance(self) -> float:
+        """How far the number is from the bound, on either side of it; 0 where one of them is not known."""
+        return 0.0 if self.number is None or self.bound is None else abs(self.number - self.bound)
 
     @property
     def is_of_several(self) -> bool:

@@ -75,7 +75,7 @@ def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on
     if (reason := _why_not_judged(job, on_time=on_time)) is not None:
         return unmeasured(reason)
     verdict = check(job, value)
-    return missing_ranks(job)[0] if verdict.status == HOLDS and job.missing else verdict
+    return _lacks_ranks(job) if verdict.status == HOLDS and job.missing else verdict
 
 
 def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
@@ -232,20 +232,34 @@ RANK_LIMITS = (
 
 def worst_of(by_rank: Mapping[int, Sequence[Verdict]], world_size: int | None = None) -> list[Verdict]:
     """Return for each limit its worst verdict; ``by_rank`` has the verdicts of each rank of the ``world_size``."""
-    order = {MISSED: 0, NOT_MEASURED: 1, HOLDS: 2}
     ranks = sorted(by_rank)
     verdicts = []
     for of_limit in zip(*(by_rank[rank] for rank in ranks), strict=True):
-        worst = min(of_limit, key=lambda verdict: order[verdict.status])
-        alike = [rank for rank, verdict in zip(ranks, of_limit, strict=True) if verdict.status == worst.status]
+        of_rank = dict(zip(ranks, of_limit, strict=True))
+        status = min((verdict.status for verdict in of_limit), key=(MISSED, NOT_MEASURED, HOLDS).index)
+        alike = {rank: verdict for rank, verdict in of_rank.items() if verdict.status == status}
+        worst = furthest(alike)
         job = world_size if world_size not in (None, len(ranks)) else None
-        on_ranks = OnRanks(first=alike[0], others=len(alike) - 1, of=len(ranks), job=job)
-        verdicts.append(structs.replace(worst, on_ranks=on_ranks))
+        on_ranks = OnRanks(first=worst, others=len(alike) - 1, of=len(ranks), job=job)
+        verdicts.append(structs.replace(of_rank[worst], on_ranks=on_ranks))
     return verdicts
 
 
-def missing_ranks(job: Job) -> list[Verdict]:
-    """Return a verdict that nothing is known of the ranks whose recordings are missing; empty if none are."""
-    if not job.missing:
+def furthest(alike: Mapping[int, Verdict]) -> int:
+    """Return the worst of ranks with the same status: furthest past the bound, or nearest to it where all keep it."""
+    past = -1 if all(verdict.status == HOLDS for verdict in alike.values()) else 1
+    return max(alike, key=lambda rank: past * alike[rank].distance)
+
+
+def missing_ranks(job: Job, verdicts: Iterable[Verdict] = ()) -> list[Verdict]:
+    """Return a verdict that nothing is known of the ranks whose recordings are missing; empty if none are.
+
+    Where one of the ``verdicts`` says so already, it is not said again.
+    """
+    if not job.missing or any(isinstance(verdict.reason, MissingRanks) for verdict in verdicts):
         return []
-    return [unmeasured(MissingRanks(tuple(job.missing))).on("ranks", str(job.world_size))]
+    return [_lacks_ranks(job).on("ranks", str(job.world_size))]
+
+
+def _lacks_ranks(job: Job) -> Verdict:
+    return unmeasured(MissingRanks(tuple(job.missing)))

@@ -71,6 +71,7 @@ class Code(StrEnum):
     NO_GPU_SIDE = "no-gpu-side"
     UNPLACED_LAUNCHES = "unplaced-launches"
     UNTIMED_KERNELS = "untimed-kernels"
+    CLOCKS_DIFFER = "clocks-differ"
     UNKNOWN_LAUNCH = "unknown-launch"
     UNKNOWN_WORK = "unknown-work"
     OVERLAPPING_STEPS = "overlapping-steps"

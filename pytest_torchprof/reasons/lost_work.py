@@ -137,13 +137,19 @@ class UntimedKernels(Reason, frozen=True):
 class RanBeforeLaunch(Reason, frozen=True):
     """GPU operations began before the calls that launched them."""
 
-    CODE = Code.UNTIMED_KERNELS
+    CODE = Code.CLOCKS_DIFFER
     SENTENCE = (
         "{operations:GPU operation} began before {operations:its launch|their launches}, {first:line} by "
         "{early_us:us}: the clocks of CPU and GPU differ, or times in the recording are wrong"
     )
-    MEANING = "no work begins before its launch: the recording's times, or what belongs to which launch, are wrong"
-    ADVICE = "record again; a clock that was set meanwhile, or another exporter than torch's, may be why"
+    MEANING = (
+        "no work begins before its launch: the profiler converts the GPU's times to the CPU's clock, and in this "
+        "recording that went wrong by more than 30 us, so that idle times, gaps and shares of the window mean nothing"
+    )
+    ADVICE = (
+        "record again, after a longer warm-up of the profiler (`schedule(warmup=...)`); if it happens again, update "
+        "the GPU's driver. A clock that was set meanwhile, or another exporter than torch's, may be why too"
+    )
 
     operations: int
     first: str

@@ -37,12 +37,12 @@ def first_findings(findings: Sequence[Finding], count: int, width: int) -> list[
     first = findings[:FIRST_FINDINGS]
     if not first:
         return []
-    listed = [*map(_in_the_list, first), _and_below(count - len(first))]
+    listed = [*map(in_the_list, first), _and_below(count - len(first))]
     entries = (wrapped(printable(entry), "    ", first="  ", width=width) for entry in listed if entry)
     return ["What stands out:", *chain.from_iterable(entries), *_first_remedy(first, width)]
 
 
-def _in_the_list(finding: Finding) -> str:
+def in_the_list(finding: Finding) -> str:
     """Return a finding's title, what it may cost, and where it is; the whole finding follows the tables."""
     costs = f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else ""
     return f"{finding.title}{costs}{finding.at}"

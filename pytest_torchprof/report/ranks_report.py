@@ -8,13 +8,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_torchprof.analysis.ranks import show_kind, wait_share
-from pytest_torchprof.findings.catalogue.ranks import Straggler
+from pytest_torchprof.findings.catalogue.ranks import OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.report.columns import Among, RowColumn, json_values, terminal_columns
-from pytest_torchprof.report.findings_text import first_findings, next_text
+from pytest_torchprof.report.findings_text import FIRST_FINDINGS, first_findings, in_the_list, next_text
 from pytest_torchprof.text import (
     counted,
     first_of,
@@ -27,7 +27,7 @@ from pytest_torchprof.text import (
 from pytest_torchprof.text.tables import headed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.ranks import Job, JoinedCollective, Kind, RankPart
     from pytest_torchprof.findings import Finding
@@ -83,11 +83,20 @@ def _row(job: Job, name: str, size: int | None, members: Sequence[JoinedCollecti
     )
 
 
-def text(job: Job, *, folder: str, width: int, top: int = 20) -> str:
-    """Return the job whose recordings are in a folder as text, ending in a line break."""
+def named_ranks(job: Job) -> list[int]:
+    """Return the ranks, a few at most, that the findings about all ranks together name, in their order."""
+    named = (getattr(finding, "rank", None) for finding in find_in_job(job))
+    return [*dict.fromkeys(rank for rank in named if rank is not None)][:FIRST_FINDINGS]
+
+
+def text(job: Job, own: Mapping[int, Finding], *, folder: str, width: int, top: int = 20) -> str:
+    """Return the job whose recordings are in a folder as text, ending in a line break.
+
+    ``own``: by rank, what stands out in its own recording.
+    """
     rows, findings = rows_of(job), find_in_job(job)
     parts = [
-        _summary(job, findings, width),
+        _summary(job, findings, own, width),
         "\n".join(line for text in _recorded_lines(job) for line in wrapped(text, "  ", width=width)),
         headed(job.ranks, terminal_columns(rank_columns(job), job.ranks, Among()), "ranks", width=width),
     ]
@@ -105,10 +114,12 @@ def text(job: Job, *, folder: str, width: int, top: int = 20) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _summary(job: Job, findings: Sequence[Finding], width: int) -> str:
-    """Return the headline of the job, and what stands out."""
+def _summary(job: Job, findings: Sequence[Finding], own: Mapping[int, Finding], width: int) -> str:
+    """Return the headline of the job, and what stands out, in all ranks together and in those that this names."""
     lines = [line for text in headline_lines(job, findings) for line in wrapped(text, "  ", width=width)]
-    return "\n".join([*lines, *first_findings(findings, len(findings), width)])
+    alone = (f"Rank {rank} by itself: {in_the_list(finding)}" for rank, finding in own.items())
+    by_themselves = [line for text in alone for line in wrapped(printable(text), "  ", width=width)]
+    return "\n".join([*lines, *first_findings(findings, len(findings), width), *by_themselves])
 
 
 def headline_lines(job: Job, findings: Sequence[Finding]) -> Iterator[str]:
@@ -126,6 +137,7 @@ def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) 
     codes = dict.fromkeys(reason.code or Code.NOT_MEASURED for reason in reasons if reason is not None)
     lines = [f"torchprof explain {code} says more" for code in codes]
     lines += [f"{finding.title}: {finding.remedy}" for finding in findings[:1]]
+    lines += [f"compare them: {command}" for finding in findings[:1] if (command := comparing(job, finding))]
     lines.append(f"see it: torchprof report {place} -o page.html")
     lines += [
         f"keep it from coming back: torchprof check NEW-FOLDER --ranks --limit forbid={finding.code}"
@@ -133,6 +145,17 @@ def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) 
         if isinstance(finding, Straggler)
     ]
     return next_text(lines, width)
+
+
+def comparing(job: Job, finding: Finding) -> str:
+    """Return the command that compares a rank that does not do as the others with one that does; else an empty text."""
+    if not isinstance(finding, Straggler | OtherWorkOnRank):
+        return ""
+    waiting = {part.rank: job.matched_wait_us(part.rank) or 0.0 for part in job.ranks if part.rank != finding.rank}
+    known = finding.against if isinstance(finding, OtherWorkOnRank) else None
+    other = max(waiting, key=lambda rank: waiting[rank]) if known is None else known
+    files = (shlex.quote(path_from_here(job[rank].path)) for rank in (other, finding.rank))
+    return f"torchprof diff {' '.join(files)}"
 
 
 def heading_lines(job: Job) -> Iterator[str]:
@@ -166,9 +189,13 @@ def _wait_lines(job: Job) -> Iterator[str]:
         least, later = ("", "") if job.has_all(job.collectives) else ("at least ", "; others may have come later still")
         of_all = f"{least}{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
         # A number is known, whether it is of one kind or of another.
-        is_unsure = job.kind == "inconclusive"
         waiting = f"{of_all} is waiting{later}"
-        yield f"{waiting} ({show_kind(job.kind)})" if is_unsure else f"{show_kind(job.kind)}: {waiting}"
+        if job.waits_at_least is not None:
+            yield waiting
+        elif job.kind == "inconclusive":
+            yield f"{waiting} ({show_kind(job.kind)})"
+        else:
+            yield f"{show_kind(job.kind)}: {waiting}"
     if job.why_unsure is not None:
         yield f"how long ranks wait is not known: {printable(job.why_unsure.text)}"
     for why, count in job.not_joined.items():

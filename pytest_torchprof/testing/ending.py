@@ -51,14 +51,13 @@ def ending_of(
     raised: BaseException | None, measurements: Collection[Measurement], *, in_fixture: bool = False
 ) -> Ending:
     """Return how a test ended, by what it raised, if anything; ``in_fixture``: in a setup or teardown of its own."""
-    is_skip = isinstance(raised, pytest.skip.Exception | unittest.SkipTest)
     if raised is None or any(raised is measurement.explanation.raised for measurement in measurements):
         # The measurement was complete when it was repeated for an explanation: the limit that it missed is what counts.
         return Ending()
     if isinstance(raised, pytest.xfail.Exception):
         # It hides a missed limit, never a measurement that failed.
         return Ending(cut_off=True)
-    if not is_skip:
+    if not is_skip(raised):
         return failed_by(raised, in_fixture=in_fixture)
     if skipped_at_gate(measurements):
         # The test looked at a number that this run does not have; what the CPU can answer may still fail it.
@@ -67,6 +66,11 @@ def ending_of(
         # What was not measured counts, however the test goes on; what the skip cuts off does not.
         return Ending(cut_off=True, asks_no_more=True)
     return Ending(by_itself=BodySkipped(str(raised)), skipped=True)
+
+
+def is_skip(raised: BaseException) -> bool:
+    """Return whether what a test raised skips it."""
+    return isinstance(raised, pytest.skip.Exception | unittest.SkipTest)
 
 
 def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:

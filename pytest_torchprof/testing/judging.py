@@ -42,7 +42,7 @@ def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool
     the test ended itself (``raised``), or a miss that never reached it. What a subtest raised is reported already.
     ``in_fixture``: it ended in a setup or teardown.
     """
-    raised = raised or run.lost_miss(raised)
+    raised = run.lost_miss(raised) or raised
     test, failed = run.test, raised or run.failed_part
     ending = ending_of(failed, run.measurements.values(), in_fixture=in_fixture)
     with run.judging(ending) as taken:

@@ -10,7 +10,7 @@ from msgspec import structs
 from pytest_torchprof import baseline
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
-from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
+from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS, furthest
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.testing.judgement import JudgedAlone, JudgedOnRank
 
@@ -106,16 +106,11 @@ def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: 
 
 
 def _worst(of_rank: Mapping[int, Verdict]) -> int:
-    """Return a rank that is not measured, else the one that is furthest beyond the limit, else the first."""
+    """Return a rank that is not measured, else the one that is furthest past its bound."""
     unmeasured = [rank for rank, verdict in of_rank.items() if verdict.status == NOT_MEASURED]
     if unmeasured:
         return unmeasured[0]
-    missed = {rank: verdict.number for rank, verdict in of_rank.items() if verdict.status == MISSED}
-    numbers = {rank: number for rank, number in missed.items() if number is not None}
-    if len(numbers) < len(missed):
-        return next(iter(missed))
-    least = next(iter(of_rank.values())).limit.startswith("min_")
-    return (min if least else max)(numbers, key=lambda rank: numbers[rank])
+    return furthest({rank: verdict for rank, verdict in of_rank.items() if verdict.status == MISSED})
 
 
 def _baseline_of_others(of_ranks: Sequence[JudgedOnRank]) -> BaselineFailure | None:

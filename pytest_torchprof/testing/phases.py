@@ -48,7 +48,7 @@ def around_teardown(run: TestRun) -> Iterator[None]:
             yield
     except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - it is raised again
         raised = problem
-    raised = raised or run.lost_miss(raised)
+    raised = run.lost_miss(raised) or raised
     if run.measurements or run.announced or run.unused_limits:
         judge(run, raised, in_fixture=True)
     run.forget_misses()

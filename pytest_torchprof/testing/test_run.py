@@ -17,7 +17,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, find_own_error, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
-from pytest_torchprof.testing.ending import lost_in_thread
+from pytest_torchprof.testing.ending import is_skip, lost_in_thread
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
@@ -288,11 +288,11 @@ class TestRun:
     def lost_miss(self, raised: BaseException | None) -> TorchprofError | None:
         """Return the error of an ``expect()`` that nothing has caught and that has never reached the test; once.
 
-        Nothing else counts where an error was ``raised`` in the test.
+        Nothing else counts where an error was ``raised`` in the test; a skip is none.
         """
         if isinstance(raised, TorchprofError):
             self.misses.discard(raised)
-        if raised is not None:
+        if raised is not None and not is_skip(raised):
             self.forget_misses()
             return None
         if self.misses:

@@ -380,8 +380,16 @@ def with_middles_of_words(line: str, width: int) -> str:
 
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
     """Return names that have to remain different, each cut to a width: of those that begin alike, the ends remain."""
-    alike = Counter(name[: width // 2] for name in {*names})
-    return [_without_beginning(name, width) if alike[name[: width // 2]] > 1 else cut(name, width) for name in names]
+    beginnings = {name: _half_of(name, width) for name in names}
+    alike = Counter(beginnings.values())
+    return [_without_beginning(name, width) if alike[beginnings[name]] > 1 else cut(name, width) for name in names]
+
+
+def _half_of(name: str, width: int) -> tuple[str, str]:
+    """Return the word for the name's kind, and half of what fits beside it: alike are names that share both."""
+    # A name of one word has none for its kind.
+    kind, _, own = name.partition(" ") if " " in name else ("", "", name)
+    return kind, own[: max(width - len(kind), 0) // 2]
 
 
 def _without_beginning(name: str, width: int) -> str:
@@ -390,7 +398,8 @@ def _without_beginning(name: str, width: int) -> str:
         return name
     kind, blank, _ = name.partition(" ")
     kept = f"{kind}{blank}..." if blank and width_of(kind) < width // 2 else "..."
-    return kept + ending(name, width - width_of(kept))
+    # Names may have lost their middles before.
+    return kept + ending(name, width - width_of(kept)).lstrip(".")
 
 
 def _beginning(words: str, width: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
+from typing import ClassVar
 
 from pytest_torchprof.findings.finding import Finding, OfKernels
 from pytest_torchprof.text import counted, show_us
@@ -46,7 +47,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """Operators launch very often, each time for a few microseconds."""
 
     TITLE = "Many small calls"
-    SENTENCE = "in a step {calls}; a launch of this recording keeps the CPU busy for {launch_us:us} in the median"
+    SENTENCE = "{within} {calls}; a launch of this recording keeps the CPU busy for {launch_us:us} in the median"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
     ACTION = "batch the calls, or let torch.compile fuse them"
     _BY_MASKS = (
@@ -58,6 +59,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
         {f"aten::{name}{way}" for name in ("_cudnn_rnn", "miopen_rnn") for way in ("", "_backward")}
     )
     """What cuDNN or MIOpen launches by itself, for each moment of a sequence."""
+    _WITHIN: ClassVar[Mapping[bool, str]] = {False: "in a step", True: "in the recording"}
     _IN_A_GRAPH = "launch them in a CUDA graph"
     _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"
 
@@ -70,6 +72,13 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """How long a kernel of each takes."""
     launch_us: float
     """The median length of a launch."""
+    is_whole: bool = False
+    """Whether no steps are marked in the recording."""
+
+    @property
+    def within(self) -> str:
+        """What they are counted in."""
+        return self._WITHIN[self.is_whole]
 
     @property
     def _is_by_masks(self) -> bool:
@@ -232,7 +241,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
 
     TITLE = "A constant is made again and again"
     SENTENCE = (
-        "{most_often} ran {most_calls:grouped} times in a step and made the same values each time{others}: "
+        "{most_often} ran {most_calls:grouped} times{in_a_step} and made the same values each time{others}: "
         "{time_us:us} of CPU time, apart from what is computed from them"
     )
     REMEDY = (
@@ -255,6 +264,15 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
     """The operators that make these."""
     calls_per_step: tuple[int, ...]
     """How often each of these is made in the step that makes it most often."""
+    is_whole: bool = False
+    """Whether no steps are marked in the recording."""
+
+    _IN_A_STEP: ClassVar[str] = " in a step"
+
+    @property
+    def in_a_step(self) -> str:
+        """What its calls are counted in, where that is not the whole recording."""
+        return "" if self.is_whole else self._IN_A_STEP
 
     @property
     def most_often(self) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from string import Formatter
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.findings.finding import WORTH_TELLING
@@ -292,6 +293,11 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
     """For how long of that the CPU seems to have been held up, where that is most of it; the mean of several."""
     beyond_usual_us: float | None = None
     """How much longer collectives took than the fastest quarter of their kind; empty if it is not most of the time."""
+
+    @property
+    def without_guess(self) -> Self:
+        """It without what one recording suggests of other ranks, where these are known."""
+        return replace(self, beyond_usual_us=None)
 
     @property
     def idled(self) -> str:

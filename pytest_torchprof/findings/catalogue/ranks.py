@@ -33,7 +33,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "{time_us:us} ({share:percent} of the time) the process only communicates ({longest:list}), and no operator "
         "computes meanwhile{cause}"
     )
-    _OF_RANK = "{time_us:us} ({share:share} of the steps) rank {rank} only communicates{cause}"
+    _OF_RANK = "rank {rank} only communicates for {time_us:us} ({share:share} of its time){cause}"
     _REMEDIES: ClassVar[Mapping[str | None, str]] = {
         "skew-bound": "find what makes the last rank late",
         "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",
@@ -69,6 +69,10 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "inconclusive": "inconclusive: whether ranks wait or send cannot be told",
     }
     """What the time in collectives is spent with, by kind."""
+    _AT_LEAST = (
+        "; at least {waits_at_least:share} of what ranks spend in collectives is waiting, and more may be: recordings "
+        "of ranks are missing"
+    )
 
     time_us: float
     share: float
@@ -78,6 +82,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     """The rank that this is about, where all ranks of the job are looked at together."""
     kind: Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"] | None = None
     wait_share: float | None = None
+    waits_at_least: float | None = None
+    """The share of the time in collectives that is waiting, where more may be: recordings of ranks are missing."""
     collectives_us: Mapping[str, float] | None = None
     """The time of each kind of collective, the longest first."""
     wrappers: tuple[Literal["ddp", "fsdp"], ...] = ()
@@ -127,6 +133,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         """Where the time goes if the recordings of all ranks show it, or else what it looks like."""
         if self.is_late:
             return self.words(self._LATE)
+        if self.kind == "inconclusive" and self.waits_at_least is not None:
+            return self.words(self._AT_LEAST)
         return "" if self.kind is None else f"; {self.CAUSES[self.kind]}"
 
     @property
@@ -157,17 +165,15 @@ class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
     """A rank comes last in most of the waiting at collectives."""
 
     TITLE = "A rank keeps the others waiting"
-    SENTENCE = "rank {rank} comes last in {share:share} of the waiting at collectives, {caused_us:us} in all"
-    HEADLINE: ClassVar[str] = (
-        "Rank {rank} keeps the others waiting, {caused_us:us} in all: it comes last in {share:share} of the waiting at "
-        "collectives"
-    )
+    _LAST: ClassVar[str] = "comes last in {share:share} of the waiting at collectives"
+    _NAMED: ClassVar[str] = "Rank {rank} keeps the others waiting"
+    SENTENCE = "rank {rank} " + _LAST + ", {caused_us:us} in all"
+    HEADLINE: ClassVar[str] = _NAMED + ", {caused_us:us} in all: it " + _LAST
     REMEDY = (
         "compare its steps with another rank's (torchprof diff A B): more work, a slower device, a busy CPU, data that "
         "comes late"
     )
     ACTION = "compare rank {rank}'s steps with another rank's"
-    _NAMED: ClassVar[str] = "Rank {rank} keeps the others waiting"
 
     rank: int
     caused_us: float

@@ -16,7 +16,7 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     _MOSTLY = ", most of it{in_range}"
     _WITHIN_TWO: ClassVar[str] = " in the ranges {within:name} and {within_too:name}"
 
-    _SPREAD: ClassVar[str] = ", spread over {gaps:wait} for a launch, the longest {longest_us:us}"
+    _SPREAD: ClassVar[str] = ", {gaps:in|spread over} {gaps:wait} for a launch"
 
     within_too: str | None = None
     """A second range, where none holds half of it, and the two do together."""

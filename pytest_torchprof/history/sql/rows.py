@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_torchprof.history.digest import digest_of
 from pytest_torchprof.history.sql.schema import (
     COMMIT,
     ENVIRONMENT,
@@ -122,8 +122,7 @@ _AS_MEASURED = ("label", "rank", "ranks", "device", "outcome", "code", "source")
 
 
 def _with_id(row: Row) -> Row:
-    digest = hashlib.sha256(msgspec.json.encode(row, order="deterministic")).hexdigest()[:32]
-    return {"id": digest, **row}
+    return {"id": digest_of(row), **row}
 
 
 def _by_id(rows: Any) -> list[Row]:

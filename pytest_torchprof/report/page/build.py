@@ -7,10 +7,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from pytest_torchprof.analysis.rank_parts import named_part
+from pytest_torchprof.compare.change import TWO_FILES
 from pytest_torchprof.report.page.details import as_json, details_of, in_job
 from pytest_torchprof.report.page.document import compressed, document, text
 from pytest_torchprof.report.page.jobs import RankOnPage, jobs_among
+from pytest_torchprof.report.page.lead import lead_of_job, lead_of_pairs
 from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import with_lines
 from pytest_torchprof.report.page.packing import pack
@@ -21,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.compare.change import Sides
     from pytest_torchprof.findings import Finding
+    from pytest_torchprof.findings.catalogue.headlines import Headline
     from pytest_torchprof.report.page.jobs import JobOnPage
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.verdicts import Noun
@@ -44,7 +50,7 @@ class Heading:
     title: str
     lines: tuple[str, ...] = ()
     """The lines below it: where it was measured, what it is compared with, what else the run has to say."""
-    sides: tuple[str, str] | None = None
+    sides: Sides | None = None
     """What the measurement before and this one are called, where two are compared."""
     compared: str = "baseline"
     """The title of the column of comparisons."""
@@ -57,22 +63,25 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     shown: list[Measured] = []
     details: list[dict[str, Any]] = []
     recordings: dict[str, bytes] = {}
+    headlines: list[Headline | None] = []
     ranks: list[RankOnPage] = []
     for measured in several:
         # The first one is drawn however large it is.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
-        detail, drawn = _details_and_recordings(measured, room=room)
+        detail, headline, drawn = _details_and_recordings(measured, heading.sides or TWO_FILES, room=room)
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
         details.append({**detail, **({"drawn": names} if names else {})})
+        headlines.append(headline)
         ranks += _ranks_of(measured, len(shown))
         shown.append(_without_recording(measured))
     on_page = jobs_among(ranks)
-    jobs = _with_jobs(details, [measured.result.findings for measured in shown], on_page)
+    jobs = _with_jobs(details, [measured.result.findings for measured in shown], headlines, on_page)
     columns = columns_of(shown, two_sides=heading.sides is not None)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
     verdicts = Counter(measured.verdict for measured in shown)
-    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines) + _lead(on_page, len(shown))
+    pairs = lead_of_pairs(details, heading.noun) if heading.sides is not None and len(shown) > 1 else ""
+    lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines) + pairs + lead_of_job(on_page, len(shown))
     body = (
         f'<a class="skip" href="#details">Skip to the measurement</a>'
         f'<header><h1><span class="brand">torchprof</span> {text(heading.title)}</h1>{lines}</header>'
@@ -86,20 +95,27 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
-def _details_and_recordings(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the details, and the compressed recordings of the measurement and of the earlier side, if they fit."""
+def _details_and_recordings(
+    measured: Measured, sides: Sides, *, room: float
+) -> tuple[dict[str, Any], Headline | None, list[bytes]]:
+    """Return the details, the headline, and the recordings, compressed, of the measurement and of the earlier side.
+
+    No recordings if they do not fit.
+    """
     analysis = measured.analysis
     if analysis is None:
-        return {**details_of(measured), "missing": measured.missing}, []
+        return {**details_of(measured, sides=sides), "missing": measured.missing}, None, []
     marks = marks_of(analysis, measured.result.findings)
-    details = details_of(measured, marks)
+    # Without its events, of which there may be many.
+    headline = structs.replace(marks.headline, events=None)
+    details = details_of(measured, marks, sides)
     drawn = [
         compressed(pack(side, marks.events if number == 0 else ())) for number, side in enumerate(_sides(measured))
     ]
     if sum(map(len, drawn)) > room:
         events = counted(analysis.trace.events, "event")
-        return {**details, "missing": f"no timeline: {events} would make the page too large"}, []
-    return details, drawn
+        return {**details, "missing": f"no timeline: {events} would make the page too large"}, headline, []
+    return details, headline, drawn
 
 
 def _ranks_of(measured: Measured, number: int) -> Iterator[RankOnPage]:
@@ -110,7 +126,10 @@ def _ranks_of(measured: Measured, number: int) -> Iterator[RankOnPage]:
 
 
 def _with_jobs(
-    details: list[dict[str, Any]], findings: Sequence[Sequence[Finding]], jobs: Sequence[JobOnPage]
+    details: list[dict[str, Any]],
+    findings: Sequence[Sequence[Finding]],
+    headlines: Sequence[Headline | None],
+    jobs: Sequence[JobOnPage],
 ) -> dict[str, bytes]:
     """Let the details of each rank name its job, and return the page's payloads of the jobs by these names."""
     payloads = {}
@@ -118,18 +137,11 @@ def _with_jobs(
         above = {"above": True} if each.is_all_of(len(details)) else {}
         payloads[f"job-{count}"] = compressed(as_json({**each.facts, **above}))
         for number in each.numbers:
-            of_rank = details[number] if each.job is None else in_job(details[number], findings[number], each.job)
+            of_rank = details[number]
+            if each.job is not None:
+                of_rank = in_job(of_rank, findings[number], headlines[number], each.job)
             details[number] = {**of_rank, "job": f"job-{count}"}
     return payloads
-
-
-def _lead(jobs: Sequence[JobOnPage], count: int) -> str:
-    """Return what the job comes to whose ranks are all that the page is of; empty for any other page."""
-    if not (jobs and jobs[0].is_all_of(count)):
-        return ""
-    first, *others = jobs[0].facts["headline"]
-    link = f'<a href="#{min(jobs[0].numbers)}/ranks">Ranks side by side</a>'
-    return f'<p class="lead">{text(first, 1000)}. {link}</p>' + "".join(f"<p>{text(line, 1000)}</p>" for line in others)
 
 
 def _sides(measured: Measured) -> list[Analysis]:

@@ -9,7 +9,7 @@ from pytest_torchprof.compare import diff
 from pytest_torchprof.compare.change import WORSE
 from pytest_torchprof.compare.cost import cost_by_family
 from pytest_torchprof.compare.cost_lines import large_and_small
-from pytest_torchprof.compare.cost_words import explain_cost, label_shift
+from pytest_torchprof.compare.cost_words import cost_parts, label_shift
 from pytest_torchprof.compare.number_changes import GPU_TIME
 from pytest_torchprof.compare.number_words import factor_words, movement_words
 from pytest_torchprof.compare.words import change_words
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.compare import Comparison
-    from pytest_torchprof.compare.change import Change
+    from pytest_torchprof.compare.change import Change, Sides
     from pytest_torchprof.compare.cost import Cost, Shift
     from pytest_torchprof.devices.kinds import DeviceKind
 
@@ -28,13 +28,17 @@ _MOST_ROWS: Final = 300
 _MOST_LINES: Final = 60
 
 
-def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
-    """Return the changes between two recordings, or the reason why they are unknown."""
+def changes_between(analysis: Analysis, before: Analysis, sides: Sides) -> dict[str, Any]:
+    """Return the changes between two recordings, or the reason why they are unknown; ``sides`` are their names."""
     try:
-        comparison = diff(before, analysis)
+        comparison = diff(before, analysis, sides)
     except NotMeasured as problem:
         return {"why_not": problem.text, "headline": f"Not compared: {problem.text}"}
-    return {**changes_in(comparison, analysis.trace.device_kind), "headline": comparison.headline}
+    return {
+        **changes_in(comparison, analysis.trace.device_kind),
+        "headline": comparison.headline,
+        "kernels_differ": comparison.kernels_differ,
+    }
 
 
 def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
@@ -56,6 +60,7 @@ def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
         "small": [change_words(change) for change in small],
         **_where(cost),
         "exchange": comparison.exchange,
+        "lacks_lines": not comparison.of_recordings and any(not change.after for change in comparison.kernels),
         "words": "" if not (comparison.of_recordings or comparison.kernels) else comparison.words,
         **_single([line.strip() for line in comparison.kernel_lines]),
     }
@@ -65,7 +70,7 @@ def _where(cost: Cost) -> dict[str, Any]:
     return {
         "noun": cost.noun,
         "time_us": cost.time_us,
-        "why": explain_cost(cost),
+        "why": cost_parts(cost),
         "families": [_row(shift) for shift in cost.families],
         "kernels": [_row(shift) for shift in cost.kernels[:_MOST_ROWS]],
         "more": max(len(cost.kernels) - _MOST_ROWS, 0),

@@ -6,12 +6,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
-
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.analysis.rank_parts import rank_and_size
+from pytest_torchprof.compare.change import TWO_FILES
 from pytest_torchprof.findings.catalogue.headlines import GpuCommunicated, Headline, NotMeasuredHeadline
 from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication
+from pytest_torchprof.findings.ranks import seen_in_job
 from pytest_torchprof.report.page.changes import changes_between, changes_in
 from pytest_torchprof.report.page.tables import table_of_calls, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.ranks import Job
     from pytest_torchprof.compare import Comparison
+    from pytest_torchprof.compare.change import Sides
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.marks import Marks
     from pytest_torchprof.report.page.measured import Measured
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
 
-def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]:
+def details_of(measured: Measured, marks: Marks | None = None, sides: Sides = TWO_FILES) -> dict[str, Any]:
     """Return the details that stand below the list of verdicts once the measurement is chosen.
 
-    ``marks`` belong to its recording, if that is drawn.
+    ``marks`` belong to its recording, if that is drawn; ``sides`` are the names of the measurement before and this one,
+    where two are compared.
     """
     result, analysis, before = measured.result, measured.analysis, measured.before
     plain = as_reported(result)
@@ -50,7 +52,7 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
     if analysis is not None:
         details |= _of_analysis(analysis, earlier)
         if earlier is not None:
-            details["compared"] = changes_between(analysis, earlier)
+            details["compared"] = changes_between(analysis, earlier, sides)
     elif result.kernels:
         details["tables"] = {"kernel": table_of_calls(result.kernels)}
     if "compared" not in details and (comparison := _with_differences(result)) is not None:
@@ -59,8 +61,6 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
         details["pace"] = result.against_time.words
     if marks is not None:
         details["headline"] = _headline(marks.headline)
-        if isinstance(marks.headline, GpuCommunicated) and marks.headline.beyond_usual_us is not None:
-            details["headline"]["in_job"] = replace(marks.headline, beyond_usual_us=None).what
         if (
             isinstance(marks.headline, NotMeasuredHeadline)
             and analysis is not None
@@ -70,18 +70,18 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
     return {**details, "findings": _findings(result.findings, marks)}
 
 
-def in_job(details: dict[str, Any], findings: Sequence[Finding], job: Job) -> dict[str, Any]:
+def in_job(details: dict[str, Any], findings: Sequence[Finding], headline: Headline | None, job: Job) -> dict[str, Any]:
     """Return a rank's details where its job is on the page too: what one rank suggests, all of them together show."""
     rows = [
-        {**row, **_words(replace(finding, kind=job.kind, wait_share=job.wait_share)), "in_job": True}
+        {**row, **_words(seen_in_job(finding, job)), "in_job": True}
         if isinstance(finding, ExposedCommunication)
         else row
         for row, finding in zip(details["findings"], findings, strict=True)
     ]
-    headline = details.get("headline", {})
-    if job.straggler is not None and "in_job" in headline:
-        headline = {**headline, "what": headline["in_job"]}
-    return {**details, "findings": rows, **({"headline": headline} if headline else {})}
+    found = {**details, "findings": rows}
+    if job.straggler is not None and isinstance(headline, GpuCommunicated):
+        found["headline"] = {**details["headline"], "what": headline.without_guess.what}
+    return found
 
 
 def _with_differences(result: Result) -> Comparison | None:

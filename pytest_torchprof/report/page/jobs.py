@@ -15,7 +15,14 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.columns import Among, page_columns
 from pytest_torchprof.report.page.tables import as_table
-from pytest_torchprof.report.ranks_report import COLLECTIVES, heading_lines, headline_lines, rank_columns, rows_of
+from pytest_torchprof.report.ranks_report import (
+    COLLECTIVES,
+    comparing,
+    heading_lines,
+    headline_lines,
+    rank_columns,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_DRAWN: Final = 400
 """How many collectives of a step, the longest ones, are drawn with each rank's part."""
+_SHOWN: Final = ("code", "title", "message", "remedy", "severity", "saves_us")
 _RANK_IN_NAME: Final = re.compile(r"\.rank\d+of\d+(?=\.json)")
 
 
@@ -121,7 +129,10 @@ def _facts(job: Job, number_of: dict[int, int | None]) -> dict[str, Any]:
         "ranks": as_table(rank_columns(job), ranks),
         "collectives": as_table(COLLECTIVES, collectives) if collectives else None,
         "findings": [
-            {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}
+            {
+                **{name: getattr(finding, name) for name in _SHOWN},
+                **({"command": command} if (command := comparing(job, finding)) else {}),
+            }
             for finding in findings
         ],
         "drawn": _drawing(job),
@@ -160,7 +171,7 @@ def _drawing(job: Job) -> dict[str, Any] | None:
             at_us = (start - begin) / 1000
             lanes[rank].append((at_us, wait_us, transfer_us, names.index(collective.name)))
     return {
-        "step": step,
+        "step": step if any(len(part.steps) > 1 for part in job.ranks) else None,
         "names": names,
         "waiting_us": _waiting_us(by_step[step]),
         "total_us": max(sum(piece[:3]) for lane in lanes.values() for piece in lane),

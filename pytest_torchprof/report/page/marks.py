@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.findings.catalogue.headlines import Headline
 
-_NOT_OF_THE_RECORDING = ("source", "kind", "wait_share")
+_NOT_OF_THE_RECORDING = ("source", "kind", "wait_share", "waits_at_least")
 """Facts that a repeat with stacks adds, or the recordings of other ranks."""
 
 

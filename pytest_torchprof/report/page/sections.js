@@ -21,6 +21,15 @@ const Sections = (() => {
 
   // What is wider than the window scrolls by itself, by keyboard too.
   const scrolled = (label, table) => h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
+  // On a phone each row is a block of its own, and each value has its heading.
+  const inRows = (label, table) => {
+    const titles = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, place) => { cell.dataset.title = titles[place]; });
+    table.classList.add("plain");
+    const found = scrolled(label, table);
+    found.classList.add("rows");
+    return found;
+  };
   // A line that is wrapped goes on further to the right than it begins, so that each still looks like one.
   const lines = (text) => String(text).split("\n").map((line) => {
     const found = h("span", {class: "line"}, `${visible(line)}\n`);
@@ -86,13 +95,14 @@ const Sections = (() => {
       shiftTable(found.families, whole, "families", found.noun, 0, isWhole),
       found.kernels.length ? shiftTable(found.kernels, whole, "kernels", found.noun, found.more, isWhole) : null,
     ];
-    return found.why ? [h("p", {class: "why"}, arrowed(found.why)), ...where]
+    return found.why.length ? [h("p", {class: "why"}, arrowed(found.why.join("; "))), ...where]
       : h("details", {}, h("summary", {}, `as much ${found.noun} as before, in the same places`), where);
   };
   const singleKernels = (found) => {
     if (!found.single.length) return found.words && h("p", {}, shown(found.words, 400));
     return h("details", {open: found.single.length <= FEW_LINES}, h("summary", {}, `single kernels: ${shown(found.words, 400)}`),
       h("pre", {class: "changes"}, found.single.map((line) => visible(line)).join("\n")),
+      found.lacks_lines && h("p", {class: "hint"}, "A kernel that went has its operator and no line of code: a baseline keeps none, since it would soon point to other code. The commit that wrote the baseline has it."),
       found.more_single ? h("p", {class: "hint"}, `and ${show.count(found.more_single)} more`) : null);
   };
   const changes = (test, compared) => {
@@ -128,7 +138,7 @@ const Sections = (() => {
         h("td", {class: "left"}, details),
       );
     };
-    return scrolled("Table of limits",
+    return inRows("Table of limits",
       h("table", {class: "limits"}, h("caption", {class: "unseen"}, "Limits: what was expected and what was measured"),
         h("thead", {}, h("tr", {}, ["verdict", "limit", "expected", "measured"].map((title) => h("th", {scope: "col", class: "left"}, title)))),
         h("tbody", {}, test.limits.map(row))));
@@ -258,8 +268,8 @@ const Sections = (() => {
         strip(names.map((name) => [name, time.parts[name]]), scale, `${goes}: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
-        scrolled(goes, h("table", {class: "fit"}, h("caption", {class: "unseen"}, goes), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
-        gaps.length > 0 && scrolled("Nothing recorded",
+        (both.length > 1 ? inRows : scrolled)(goes, h("table", {class: "fit"}, h("caption", {class: "unseen"}, goes), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
+        gaps.length > 0 && inRows("Nothing recorded",
           h("table", {class: "fit"}, h("caption", {class: "hint"}, "nothing recorded on CPU or GPU between"),
             h("thead", {}, h("tr", {}, ["after", "before", test.is_whole ? "time" : "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
             h("tbody", {}, gaps.map((gap) => h("tr", {},
@@ -275,7 +285,7 @@ const Sections = (() => {
     const {headline, compared} = test;
     const [first, ...others] = job?.headline ?? [];
     const isPair = Boolean(compared?.headline);
-    const together = isPair ? h("p", {class: "lead"}, `${arrowed(compared.headline)}; `, h("a", {href: `#${number}/changes`}, arrowed(compared.why?.split("; ")[0] ?? "Changes")))
+    const together = isPair ? h("p", {class: "lead"}, `${arrowed(compared.headline)}; `, h("a", {href: `#${number}/changes`}, arrowed(compared.why?.[0] ?? "Changes")))
       : first && !job.above && [
         h("p", {class: "lead"}, `${shown(first, 500)}. `, h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
         others.map((line) => h("p", {}, shown(line, 500)))];
@@ -299,6 +309,7 @@ const Sections = (() => {
     one.source && h("p", {class: "hint"}, shown(one.source)),
     one.in_job && h("p", {class: "remedy"}, "first look at what the ranks show together: ", h("a", {href: `#${number}/ranks`}, "Ranks side by side")),
     one.remedy && h("p", {class: "remedy"}, shown(one.remedy, 2000)),
+    one.command && h("p", {class: "remedy"}, h("code", {}, shown(one.command, 2000))),
     one.mark !== undefined && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(one)}}, "show in the timeline") : null);
   const findings = (test, number, highlight) => {
     if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
@@ -321,7 +332,7 @@ const Sections = (() => {
     });
     const left = more ? `; ${show.count(more)} shorter ones are left out` : "";
     return h("figure", {class: "lanes"},
-      h("figcaption", {class: "hint"}, `collectives of step ${step + 1}, in which the ranks wait longest, ${told("us", waiting)} in all; from left to right ${told("us", total)}${left}`),
+      h("figcaption", {class: "hint"}, `collectives${isNumber(step) ? ` of step ${step + 1}, in which the ranks wait longest` : ""}: they wait for ${told("us", waiting)} in all; from left to right ${told("us", total)}${left}`),
       h("ul", {class: "tl-legend"}, h("li", {}, h("span", {class: "tl-swatch waits"}), "waits for the last rank"), h("li", {}, h("span", {class: "tl-swatch sends"}), "all are there")),
       rows.map(([rank, row]) => h("div", {class: "lane"}, h("span", {class: "file"}, `rank ${rank}`),
         h("div", {class: "track", role: "img", "aria-label": `rank ${rank} waits ${told("us", row.reduce((sum, [, wait]) => sum + wait, 0))} of ${told("us", total)}`}, pieces(row)))));
@@ -349,7 +360,7 @@ const Sections = (() => {
     const told = (one) => one === true ? "on" : one === false ? "off" : one && typeof one === "object" ? Object.entries(one).map(([key, each]) => `${key.replaceAll("_", " ")} ${each}`).join(", ") : one ?? "–";
     const value = (side, name) => shown(told(side[name]), 300);
     const compared = Boolean(test.before);
-    return scrolled("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
+    return (compared ? inRows : scrolled)("Table of the environment", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Environment"),
       h("thead", {}, h("tr", {}, ["", ...(compared ? sides : ["value"])].map((head) => (head ? h("th", {scope: "col", class: "left"}, head) : h("td", {}))))),
       h("tbody", {}, names.map((name) => h("tr", {class: compared && value(before, name) !== value(now, name) ? "differs" : null},
         h("th", {scope: "row", class: "left"}, name.split("_").map((word) => SPELLED[word] ?? word).join(" ")),

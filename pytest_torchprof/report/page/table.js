@@ -35,6 +35,7 @@ const DataTable = (() => {
   const titled = (column, row, largest) => {
     const found = cell(column, row, largest);
     found.dataset.title = column.title;
+    if (!column.draw && (row[column.key] ?? null) === null) found.classList.add("unknown");
     return found;
   };
 
@@ -92,7 +93,7 @@ const DataTable = (() => {
     return h(
       "div", {class: "data"},
       h("div", {class: "tools"}, h("p", {class: "hint"}, caption), filter && search, status, copy),
-      h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption},
+      h("div", {class: "scroll rows", tabindex: "0", role: "region", "aria-label": caption},
         h("table", {}, h("caption", {class: "unseen"}, caption), h("thead", {}, head), body)),
       more,
     );

@@ -118,7 +118,8 @@ def _ratio_cell(measured: Measured) -> str:
     if measured.before is None:
         return f'<td class="told" data-v="">{"-" if measured.outcome is Outcome.GONE else "new"}</td>'
     ratio = ratio_of(measured.before.number(GPU_TIME), measured.number(GPU_TIME))
-    return f'<td data-v="{"" if ratio is None else ratio}">{"-" if ratio is None else show_factor(ratio)}</td>'
+    value, shown = ("", "-") if ratio is None else (ratio, show_factor(ratio))
+    return f'<td class="against" data-v="{value}">{shown}</td>'
 
 
 _CELLS: Final = {"baseline": _baseline_cell, "ratio": _ratio_cell}
