@@ -114,13 +114,18 @@ def weightiest_first(lines: Sequence[FailureLine]) -> list[int]:
 def with_room(lines: Sequence[FailureLine], shown: Sequence[list[str]], most: int | None) -> list[int]:
     """Return the positions of the lines that are shown where there is room for so many lines of a screen.
 
-    ``shown`` are the lines of the screen that each takes.
+    ``shown`` are the lines of the screen that each takes. Where there is room for any, the likeliest cause is there,
+    and so is the first kernel that went: what has come alone says half of it.
     """
     kept: list[int] = []
     taken = 0
+    moved = causes_first(moved_lines(lines))
+    halves = [*moved[:1], *[line for line in moved if line.about == "went"][:1]] if most else []
+    is_full = False
     for at in weightiest_first(lines):
-        if most is not None and taken + len(shown[at]) > most:
-            break
+        is_full = is_full or (most is not None and taken + len(shown[at]) > most)
+        if is_full and lines[at] not in halves:
+            continue
         taken += len(shown[at])
         kept.append(at)
     return sorted(kept)

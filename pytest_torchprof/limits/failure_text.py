@@ -36,7 +36,7 @@ from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.text import and_more, counted, number_alike, printable, reason_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
@@ -91,9 +91,14 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
     numbered = _with_numbers(_with_new_first(verdicts, others))
     details = _details(numbered, failure, others)
     caps = screen.caps(len(numbered), others=bool(details))
-    sections = [_section(verdict, failure.why, caps, screen) for verdict in _without_repetition(numbered, caps)]
+    sections: list[_Section] = []
+    for verdict in _without_repetition(numbered, caps):
+        named = {code for section in sections for code in section.causes}
+        sections.append(_section(verdict, failure.why, named, caps, screen))
     about_others = _about_others(details, caps, screen)
     left = about_others.left + (sum(section.left for section in sections) if caps.sums_up else 0)
+    unnamed = {code for section in sections for code in section.left_causes}
+    unnamed -= {code for section in sections for code in section.causes}
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     lines = [
@@ -105,6 +110,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *([""] if numbered else []),
         *about_others.lines,
         *screen.left_out(left, "line", indent=2),
+        *screen.left_out(len(unnamed), "possible cause", indent=2),
         *_what_to_do(numbered, failure, others, caps, screen),
         *shown_lines(remedies, screen),
         *varied_lines(varied, screen),
@@ -128,6 +134,10 @@ class _Section(NamedTuple):
     lines: list[str]
     left: int
     """How many rows, notes or lines are left out."""
+    causes: tuple[str, ...] = ()
+    """The codes of the findings that may be the cause and are named."""
+    left_causes: tuple[str, ...] = ()
+    """Those of findings that are left out."""
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
@@ -146,15 +156,21 @@ def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> 
     return breaks + [finding.source for finding in causes_of(verdict, why) if isinstance(finding, GraphBroke)]
 
 
-def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> _Section:
-    """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
+def _section(
+    verdict: Verdict, why: Callable[[str], Sequence[Finding]], named: Collection[str], caps: Caps, screen: Screen
+) -> _Section:
+    """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit.
+
+    ``named`` are the codes of causes that stand above, and are not said again.
+    """
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
     blocks, places = detail_blocks(evidence, caps, screen)
     rows = _fitting_rows(blocks, caps, screen)
     if len(rows) < sum(is_row for is_row, _ in blocks):
         blocks, places = detail_blocks(evidence, caps, screen, len(rows))
         rows = _fitting_rows(blocks, caps, screen)
-    notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
+    noted = [lines for is_row, lines in blocks if not is_row]
+    notes = fitting(noted, caps.notes, counts_one=caps.sums_up, whole=not rows)
     first = [lines for is_row, lines in blocks if is_row][:1]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
     of_rows, of_notes = iter(rows), iter(notes)
@@ -162,17 +178,21 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     shown = fitting(places, caps.places, counts_one=True)
     without = "" if caps.sums_up else and_more(min(len(places), len(rows)) - len(shown), "place")
     findings = causes_of(verdict, why) if verdict.status == MISSED else ()
-    whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
-    reasons = [screen.broken(line, caps.reasons) for line in whys]
+    whys = [
+        f"{' ' * INDENT}why: {f'{own.code}, as above' if own.code in named else reason_line(own.in_one_line)}"
+        for own in findings
+    ]
+    causes = fitting([screen.broken(line) for line in whys], caps.reasons, counts_one=True, whole=True)
     lines = [
-        *screen.broken(limit_line(verdict, screen.columns), caps.seen, hanging=INDENT),
+        *screen.broken(limit_line(verdict, screen.columns), hanging=INDENT),
         *chain.from_iterable(details),
         *([] if caps.sums_up else screen.left_out(left, indent=INDENT + 3)),
         *chain.from_iterable(shown),
         *([f"{' ' * INDENT}{without.lstrip()}"] if without else []),
-        *chain.from_iterable(fitting(reasons, caps.reasons, counts_one=True)),
+        *chain.from_iterable(causes),
     ]
-    return _Section(lines, left)
+    codes = tuple(finding.code for finding in findings)
+    return _Section(lines, left, codes[: len(causes)], codes[len(causes) :])
 
 
 def _fitting_rows(blocks: Sequence[tuple[bool, list[str]]], caps: Caps, screen: Screen) -> list[list[str]]:
