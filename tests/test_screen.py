@@ -289,7 +289,9 @@ def test_places_with_more_files_than_fit_keep_them_all():
 def test_a_sentence_is_whole_however_little_room_it_has(tmp_path, columns, others):
     said = f"{'what was seen is no part of what is asked for, ' * 6}and 3 of 4 are not known"
     verdict = Verdict(limit="max_kernels", expected="0", status="missed", seen=(InWords(said),))
-    noted = Verdict(limit="max_syncs", expected="0", status="missed", evidence=(LineInWords(said),), seen=(InWords("1"),))
+    noted = Verdict(
+        limit="max_syncs", expected="0", status="missed", evidence=(LineInWords(said),), seen=(InWords("1"),)
+    )
     profile = load(own_recording({"k": 1}).write(tmp_path / "t.json"))
     verdicts = [verdict, noted, *[replace(verdict, limit=f"limit_{at}") for at in range(others)]]
     text = str(error_for(verdicts, profile, lambda _: (), screen=Screen.of_columns(columns)))

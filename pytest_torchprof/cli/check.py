@@ -125,8 +125,8 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
     verdicts = [
         *worst_of(verdicts_of, job.world_size),
         *check_job(job, together, may_be_idle=may_be_idle),
-        *missing_ranks(job),
     ]
+    verdicts += missing_ranks(job, verdicts)
     shown = {verdict.limit: verdict.on_ranks.first for verdict in verdicts if verdict.on_ranks is not None}
     causes: dict[str, tuple[Finding, ...]] = {
         limit: (finding,) for limit, rank in shown.items() if (finding := telling.get((rank, limit)))

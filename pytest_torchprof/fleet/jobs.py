@@ -178,7 +178,7 @@ def _verdicts(job: Job, questions: Sequence[Question]) -> tuple[Verdict, ...]:
         own = check_job(job, _together(question), may_be_idle=may_be_idle)
         verdicts += [verdict for verdict in own if verdict not in verdicts]
     is_asked = any(asked_of(question)[1] for question in questions)
-    return (*verdicts, *(missing_ranks(job) if is_asked else ()))
+    return (*verdicts, *(missing_ranks(job, verdicts) if is_asked else ()))
 
 
 def judged(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.text import and_more, broken, counted, cut, printable, printable_line, width_of
+from pytest_torchprof.text import and_more, broken, counted, cut, numbered, printable, printable_line, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,6 +130,14 @@ def with_room(lines: Sequence[FailureLine], shown: Sequence[list[str]], most: in
         taken += len(shown[at])
         kept.append(at)
     return sorted(kept)
+
+
+def moved_kinds(left_out: Iterable[FailureLine]) -> str:
+    """Return of which kinds lines are that are left out, "3 new, 1 gone"; empty if nothing in them has moved."""
+    numbers = Counter(_MOVED[line.about] for line in left_out if line.about in _MOVED)
+    # Only a graph break is a thing with a plural: kernels are new, changed and gone.
+    nouns = {kind: numbered(numbers[kind], kind) if kind == _MOVED["broke"] else kind for kind in numbers}
+    return ", ".join(f"{numbers[kind]:,} {nouns[kind]}" for kind in _MOVED.values() if kind in numbers)
 
 
 def first_moved(moved: Sequence[FailureLine]) -> str:

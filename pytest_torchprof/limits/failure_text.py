@@ -18,6 +18,7 @@ from pytest_torchprof.limits.failure_lines import (
     FailureLine,
     first_come,
     first_moved,
+    moved_kinds,
     moved_lines,
     shown_lines,
     varied_lines,
@@ -33,7 +34,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.text import and_more, counted, number_alike, printable, reason_line
+from pytest_torchprof.text import and_more, counted, first_of, number_alike, printable, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.screen import Caps
     from pytest_torchprof.reasons.catalogue import AnyReason
+
+
+_MOST_CODES = 3
+"""The most findings that are named by their codes alone."""
 
 
 def error_for(
@@ -97,8 +102,8 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         sections.append(_section(verdict, failure.why, named, caps, screen))
     about_others = _about_others(details, caps, screen)
     left = about_others.left + (sum(section.left for section in sections) if caps.sums_up else 0)
-    unnamed = {code for section in sections for code in section.left_causes}
-    unnamed -= {code for section in sections for code in section.causes}
+    told = {code for section in sections for code in section.causes}
+    untold = [code for section in sections for code in section.left_causes if code not in told]
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     lines = [
@@ -109,8 +114,8 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         ),
         *([""] if numbered else []),
         *about_others.lines,
-        *screen.left_out(left, "line", indent=2),
-        *screen.left_out(len(unnamed), "possible cause", indent=2),
+        *screen.left_out(left, "line", indent=2, which=about_others.left_kinds),
+        *_other_causes([*dict.fromkeys(untold)], screen),
         *_what_to_do(numbered, failure, others, caps, screen),
         *shown_lines(remedies, screen),
         *varied_lines(varied, screen),
@@ -134,6 +139,8 @@ class _Section(NamedTuple):
     lines: list[str]
     left: int
     """How many rows, notes or lines are left out."""
+    left_kinds: str = ""
+    """What is among them: how many kernels that came and went."""
     causes: tuple[str, ...] = ()
     """The codes of the findings that may be the cause and are named."""
     left_causes: tuple[str, ...] = ()
@@ -145,9 +152,12 @@ def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) ->
     first, *more = [shown_lines([line], screen) for line in details] or [[]]
     room = None if caps.lines is None else max(caps.lines - len(first), 0)
     below = fitting(more, room, counts_one=caps.sums_up)
+    left_out: list[FailureLine] = []
     if len(below) < len(more):
-        below = [more[at] for at in with_room(details[1:], more, room)]
-    return _Section([*first, *chain.from_iterable(below)], len(more) - len(below))
+        shown = with_room(details[1:], more, room)
+        below = [more[at] for at in shown]
+        left_out = [line for at, line in enumerate(details[1:]) if at not in shown]
+    return _Section([*first, *chain.from_iterable(below)], len(more) - len(below), moved_kinds(left_out))
 
 
 def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
@@ -192,7 +202,13 @@ def _section(
         *chain.from_iterable(causes),
     ]
     codes = tuple(finding.code for finding in findings)
-    return _Section(lines, left, codes[: len(causes)], codes[len(causes) :])
+    return _Section(lines, left, causes=codes[: len(causes)], left_causes=codes[len(causes) :])
+
+
+def _other_causes(codes: Sequence[str], screen: Screen) -> list[str]:
+    """Return the lines that name findings for which there is no room; no line without any."""
+    title = "another possible cause" if len(codes) == 1 else "other possible causes"
+    return screen.broken(f"  {title}: {first_of(codes, _MOST_CODES)}") if codes else []
 
 
 def _fitting_rows(blocks: Sequence[tuple[bool, list[str]]], caps: Caps, screen: Screen) -> list[list[str]]:

@@ -74,10 +74,14 @@ class Screen:
             line = with_middles_of_words(line, self.columns - (hanging or INDENT + 2))
         return broken(line, self.columns, hanging=hanging).split("\n")
 
-    def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
-        """Return the line that says how many more there are and how to see them; no line if there are no more."""
+    def left_out(self, count: int, noun: str = "", *, indent: int, which: str = "") -> list[str]:
+        """Return the line that says how many more there are and how to see them; no line if there are no more.
+
+        ``which`` says what is among them.
+        """
         command = f": {self.rest}" if self.rest else ""
-        return [f"{' ' * indent}{and_more(count, noun).lstrip()}{command}"] if count > 0 else []
+        more = f"{and_more(count, noun).lstrip()}{f' ({which})' if which else ''}"
+        return self.broken(f"{' ' * indent}{more}{command}") if count > 0 else []
 
     def caps(self, limits: int, *, others: bool) -> Caps:
         """Return how many lines each section has where so many limits fail, and ``others`` beside them or without."""
