@@ -116,7 +116,9 @@ def _heading(by: str, rows: Sequence[Any], steps: Sequence[StepProfile]) -> str:
 
 
 def _over(steps: Sequence[StepProfile]) -> str:
-    return f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
+    if len(steps) > 1:
+        return f"over {len(steps)} steps"
+    return "in the recording" if steps[0].name is None else "in the step"
 
 
 def _sort_kernels(rows: Sequence[Kernels], sort_by: str | None) -> Sequence[Kernels]:
