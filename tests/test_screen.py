@@ -334,7 +334,7 @@ def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
     lines = [FailureLine("worse than the baseline", "headline"), *kernels, FailureLine("fix the code", "remedy")]
     told = str(error_for((), profile, profile.why_missed, also=lines)).splitlines()
     assert len(told) <= Screen().lines + 2
-    assert told[-2:] == ["  and 165 more lines: pytest -vv", "  do: fix the code"]
+    assert told[-2:] == ["  and 165 more lines (165 new): pytest -vv", "  do: fix the code"]
     whole = error_for((), profile, profile.why_missed, also=lines, screen=Screen(everything=True))
     assert str(whole).splitlines() == [
         "worse than the baseline:",
@@ -350,7 +350,7 @@ def test_one_line_that_does_not_fit_is_shown_instead_of_its_number(tmp_path):
         most: str(error_for((), profile, profile.why_missed, also=lines, screen=Screen(lines=most))).splitlines()
         for most in (3, 4)
     }
-    assert told[3][-1] == "  and 2 more lines: pytest -vv"
+    assert told[3][-1] == "  and 2 more lines (2 new): pytest -vv"
     assert told[4] == ["worse:", *(line.text for line in lines[1:])]
 
 

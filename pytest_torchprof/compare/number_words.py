@@ -39,7 +39,7 @@ def factor_words(number: Number, was: float | None, now: float | None) -> str:
 
 
 def show_factor(ratio: float) -> str:
-    """Return "7.5x", "0.44x", "1.03x"; beyond a thousand only that it is so: what was next to nothing has any factor."""
+    """Return "7.5x", "0.44x", "1.03x"; beyond a thousand "over 1,000x": next to nothing any factor follows."""
     if ratio > _MOST:
         return f"over {_MOST:,}x"
     if ratio < 1 / _MOST:
