@@ -463,7 +463,7 @@ STILL_PINNED = {
     "test_cpu_recordings.py": 1,
     "test_cupti_users.py": 3,
     "test_diff.py": 1,
-    "test_different_ranks.py": 7,
+    "test_different_ranks.py": 6,
     "test_doctor.py": 1,
     "test_explain.py": 1,
     "test_explaining.py": 5,
