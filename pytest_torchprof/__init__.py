@@ -95,6 +95,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: this package loads in every pytest run of every user."""
+    __tracebackhide__ = True  # A name that there is not is an error of the line that asks for it.
     if name == "__all__":  # Nothing comes with ``import *``.
         return []
     if name == "errors":  # As the errors call themselves.

@@ -26,8 +26,8 @@ from pytest_torchprof.reasons.names_asked import NoRangeInSteps
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import NothingWasRun
 from pytest_torchprof.recording.files import stacks_name
-from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text import counted
+from pytest_torchprof.recording.reader import path_given, read
+from pytest_torchprof.text import counted, printable_line
 from pytest_torchprof.text.reprs import short_name
 from pytest_torchprof.trace import Trace
 
@@ -289,6 +289,8 @@ class Profile(Analysis):
 
     def diff(self, other: Profile) -> Any:
         """Return how the other profile's kernels and numbers differ from this one's."""
+        if not isinstance(other, Profile):
+            raise TorchprofError(f"diff() takes another profile; got {printable_line(repr(other), 60)}", Code.BAD_VALUE)
         self._look("diff")
         from pytest_torchprof.compare import diff  # noqa: PLC0415 - only who asks pays
 
@@ -296,6 +298,7 @@ class Profile(Analysis):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
+        target = path_given(path, "save()")
         self._look("save")
         if self.trace.path is None:
             problem = "this trace was built in memory; there is no recording to save"
@@ -308,7 +311,7 @@ class Profile(Analysis):
             )
         from pytest_torchprof.recording.writer import copy  # noqa: PLC0415 - only who asks pays
 
-        copy(self.trace.path, path)
+        copy(self.trace.path, target)
 
 
 # A list of them for a folder, which no type checker can know.
@@ -325,9 +328,10 @@ def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile 
     without a trace's events (metadata that a tool left beside them) are passed over; what is cut off, damaged, no JSON
     at all or newer than this version is an error there too.
     """
-    if not os.path.isdir(path):  # noqa: PTH112 - see recording
-        return load_file(path, device=device)
-    return list(load_each(path, device=device))
+    file = path_given(path, "load()")
+    if not os.path.isdir(file):  # noqa: PTH112 - see recording
+        return load_file(file, device=device)
+    return list(load_each(file, device=device))
 
 
 def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> Iterator[Profile]:
@@ -356,12 +360,11 @@ def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> 
     They are read one after the other, and of each its collectives and its kernels' names are kept. ``device`` and the
     errors are as in ``load``; TorchprofError for recordings of several jobs, or of one rank.
     """
-    if not os.path.isdir(folder):  # noqa: PTH112 - see recording
-        problem = (
-            f"{os.fspath(folder)} is no folder: expected one with the recordings of a job's ranks, a file for each"
-        )
+    place = path_given(folder, "load_ranks()")
+    if not os.path.isdir(place):  # noqa: PTH112 - see recording
+        problem = f"{place} is no folder: expected one with the recordings of a job's ranks, a file for each"
         raise UnreadableRecording(problem, Code.RECORDING_MISSING)
-    return joined(map(part_of, load_each(folder, device=device)))
+    return joined(map(part_of, load_each(place, device=device)))
 
 
 def _unless_other_json(file: str, device: str | None) -> Profile | None:

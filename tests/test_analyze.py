@@ -17,6 +17,8 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main, parser_of
 from pytest_torchprof.cli.analyze import WAYS
+from pytest_torchprof.findings.catalogue.compiling import CompiledInWindow
+from pytest_torchprof.findings.catalogue.costs import ManySmallCalls, RepeatedConstant
 from pytest_torchprof.report.analysis_text import text
 from pytest_torchprof.text import show_us
 
@@ -624,3 +626,34 @@ def test_where_no_bar_can_be_drawn_there_is_a_sentence(trace, terminal):
     assert sentence in terminal(trace, stream=io.StringIO)
     assert "█" not in (plain := terminal(trace, encoding="ascii", TERM="xterm"))
     assert "##" in plain
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a100_moe_no_steps", "b200_eager_nvjet", "mi210_gpu_only", "mi300x_sglang_decode_device9", "rocm_no_correlation"],
+)
+@pytest.mark.parametrize("by", ["kernel", "op"])
+def test_of_a_recording_without_steps_no_text_speaks_of_any(shared_trace, capsys, name, by):
+    path = shared_trace(name)
+    assert main(["analyze", str(path), "--by", by]) == 0
+    said = capsys.readouterr().out.replace(str(path), "").replace("no step ranges", "")
+    assert re.findall(r".*\bsteps?\b.*", said) == []
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_findings_on_small_calls_and_constants_name_the_step_only_where_there_is_one(steps):
+    found = {
+        "many-small-calls": ManySmallCalls(
+            time_us=9.0,
+            share=0.5,
+            ops={"aten::add": 40},
+            mean_us={"aten::add": 2.0},
+            launch_us=5.0,
+            has_steps=bool(steps),
+        ),
+        "repeated-constant": RepeatedConstant(
+            time_us=9.0, count=4, different=1, constants=("arange(8)",), calls_per_step=(4,), has_steps=bool(steps)
+        ),
+        "compile-in-window": CompiledInWindow(time_us=9.0, share=0.5, count=1, has_steps=bool(steps)),
+    }
+    assert {code: "step" in finding.message for code, finding in found.items()} == dict.fromkeys(found, bool(steps))

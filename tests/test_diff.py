@@ -11,7 +11,9 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import NotMeasured, load
+from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.cli import main
+from pytest_torchprof.compare.number_words import number_words
 from pytest_torchprof.compare.words import change_words
 
 pytestmark = pytest.mark.any_torch
@@ -500,3 +502,16 @@ def test_no_line_about_two_recordings_is_wider_than_the_screen(monkeypatch, caps
     lines = capsys.readouterr().out.splitlines()
     assert "the first was recorded on NVIDIA B200" in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        (1e-6, 2000.0, "busy 0 us -> 2.00 ms, over 1,000x"),
+        (2000.0, 1e-6, "busy 2.00 ms -> 0 us, under 0.001x"),
+        (2000.0, 0.0, "busy 2.00 ms -> 0 us"),
+        (1.0, 900.0, "busy 1.00 us -> 900 us, 900x"),
+    ],
+)
+def test_of_what_was_next_to_nothing_no_factor_is_made_up(was, now, words):
+    assert number_words(BY_NAME["gpu_busy_us"], was, now, called="busy").replace("0.000 us", "0 us") == words

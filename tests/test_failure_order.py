@@ -128,7 +128,7 @@ def test_quietly_many_kernels_that_came_are_counted(error):
     lines = [line for number in range(30) for line in came(f"pointwise kernel {number}")]
     quiet = error(HEADLINE, *lines, REMEDY, screen=Screen()).brief.splitlines()
     assert len(quiet) == 1 + 6 + 1 + 1
-    assert quiet[-2] == "  and 23 more lines: pytest -vv"
+    assert quiet[-2] == "  and 23 more lines (23 new): pytest -vv"
 
 
 GATED_TEST = """

@@ -11,7 +11,8 @@ from test_every_word import TABLE, recorded
 
 from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.limits import LIMITS, Screen, check_limits, error_for, in_one_line, read_limits
+from pytest_torchprof.limits import LIMITS, Screen, Verdict, check_limits, error_for, in_one_line, read_limits
+from pytest_torchprof.limits.evidence import KernelCarries
 from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
@@ -282,3 +283,9 @@ def test_of_a_file_that_cannot_be_judged_nobody_is_sent_to_the_doctor_of_this_ma
         load(builder.write(tmp_path / "t.json")).expect(max_kernels=1)
     assert "explain" in str(refused.value)
     assert "doctor" not in str(refused.value)
+
+
+def test_one_line_on_a_fusion_that_is_missing_has_the_line_that_launched_the_first_piece():
+    piece = KernelCarries("pointwise triton_poi_fused_mul_0", ("aten::mul",), None, line=("model.py", 16))
+    verdict = Verdict(limit="fused", expected="['mul', 'gelu']", status="missed", evidence=(piece,))
+    assert in_one_line([verdict], ()).endswith("triton_poi_fused_mul_0 carries aten::mul, model.py:16")

@@ -821,7 +821,7 @@ def names_what_may_be_waited_for(raw, remedy, finding):
         one.start - max(raw.window[0], raw.call_of[one.correlation].end) for one in firsts if raw.is_in_a_step(one)
     }
     if 10 * told["from_before_us"] >= 9 * told["time_us"]:
-        assert (finding.severity, remedy[:17]) == ("recording", "record more steps")
+        assert (finding.severity, remedy[:13]) == ("recording", "record longer")
     else:
         assert ("before the recording" in remedy) == (round(finding.longest_us * 1000) in waited)
 

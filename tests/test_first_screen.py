@@ -135,13 +135,3 @@ def test_below_each_of_a_few_limits_some_of_its_rows_are_shown(large, size):
     for name in [*LARGE][2 : 2 + size]:
         below = text.partition(f"  {name}=")[2].splitlines()[1:]
         assert " x " in "\n".join(below[:2])
-
-
-def test_a_sentence_that_is_too_long_loses_its_middle_and_not_the_line_at_its_end():
-    screen = Screen.of_columns(80)
-    sentence = f"      why: something is slow: {'many words that say more, ' * 20}(model.py:12)"
-    whole, shorter = screen.broken(sentence), screen.broken(sentence, 2)
-    assert len(whole) > 2 == len(shorter)
-    assert shorter[0].startswith("      why: something is slow: ")
-    assert shorter[-1].endswith("(model.py:12)")
-    assert max(map(len, shorter)) <= 80

@@ -15,7 +15,7 @@ from raw_events import union
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
-from pytest_torchprof.findings import find
+from pytest_torchprof.findings import find, find_with_events
 from pytest_torchprof.findings.catalogue.headlines import (
     CpuComputed,
     GpuBusy,
@@ -27,6 +27,7 @@ from pytest_torchprof.findings.catalogue.headlines import (
     NotMeasuredHeadline,
 )
 from pytest_torchprof.findings.headline import headline_of
+from pytest_torchprof.text import show_us
 
 pytestmark = pytest.mark.any_torch
 
@@ -549,3 +550,18 @@ def test_when_a_graph_was_captured_again_is_enumerated():
     assert "began 1.00 us after" in told[1]
     assert "began 1.00 us, 2.00 us and 3.00 us after" in told[3]
     assert "began 1.00 us, 2.00 us, 3.00 us and 2 more after" in told[5]
+
+
+@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.name.partition(".")[0])
+def test_the_longest_gap_has_one_length_in_the_headline_and_in_what_is_said_of_its_launch(path):
+    profile = load(path)
+    headline = headline_of(profile)
+    late = [own for own in find_with_events(profile) if own.code in ("overhead-bound", "launch-gaps")]
+    if not isinstance(headline, GpuIdled) or not late:
+        pytest.skip("it did not idle for want of launches")
+    (gap,) = headline.events.gaps
+    for finding in late:
+        longest = max(finding.events.gaps, key=lambda one: one[1] - one[0])
+        if gap[0] <= longest[0] and longest[1] <= gap[1]:
+            assert finding.longest_gap_us == headline.longest_us
+            assert show_us(headline.longest_us) in finding.message

@@ -385,6 +385,13 @@ def test_limits_hold_on_every_rank_and_on_all_together(late, run, limits, status
     assert (found[0], said in found[1]) == (status, True), found
 
 
+def test_collectives_for_which_there_is_no_room_are_counted(folder, run):
+    starts = [1000 * at for at in range(1, 31)]
+    late = folder(*(recording(rank, [one + 500 * rank for one in starts]) for rank in (0, 1)), name="many")
+    status, said = run("check", late, "--ranks", "--limit", "max_rank_skew=1us", "--top", "3")
+    assert (status, said.count("us late"), "and 27 more: --top N" in said) == (1, 3, True), said
+
+
 def test_of_a_job_whose_ranks_are_not_all_there_both_numbers_are_named(folder, run):
     two = folder(*(recording(rank, [1000], size=8) for rank in (0, 1)), name="two")
     status, said = run("check", two, "--ranks", "--limit", "max_kernels=0")

@@ -262,9 +262,15 @@ def test_what_pytest_cuts_stands_below_its_summary_in_full(run_changed, columns,
     assert max(len(line) for line in lines[lines.index(IN_FULL) :][: len(found) * 4]) <= columns
 
 
-def test_in_colour_a_line_that_wraps_stands_there_too(run_changed):
-    found = in_full(run_changed("--color=yes", columns=80))
-    assert {"test_limit", "test_two", "test_not_measured"} <= found.keys()
+def test_in_colour_where_lines_are_cut_later_none_that_is_whole_stands_there_again(run_changed):
+    lines = run_changed("--color=yes", columns=80)
+    begin = next(at for at, line in enumerate(lines) if "short test summary" in line)
+    summary, below = lines[begin : lines.index(IN_FULL)], in_full(lines)
+    assert below
+    for test, said in SAID.items():
+        (shown,) = [line for line in summary if f"{test}\x1b" in line or f"::{test} " in line]
+        is_whole = not shown.endswith("...") and without_reason(shown).endswith(said)
+        assert is_whole != (test in below), (test, shown)
 
 
 @pytest.mark.parametrize("words", [("-vv",), ("-rN",), ("-rs",), ("--no-summary",)])

@@ -7,10 +7,11 @@ import re
 
 import pytest
 from builder import TraceBuilder, own_recording
+from msgspec.structs import replace
 
 from pytest_torchprof import LimitsMissed, load
 from pytest_torchprof.limits import FailureLine, Screen, Verdict, check_limits, error_for, read_limits
-from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.evidence import LineInWords, WorkRow
 from pytest_torchprof.limits.seen import InWords
 
 pytestmark = pytest.mark.any_torch
@@ -272,7 +273,7 @@ PLACED = "      pointwise mul: 3 x examples/cookbook/test_it.py:21 in forward, S
 
 @pytest.mark.parametrize("columns", range(40, len(PLACED) + 1))
 def test_a_line_that_is_too_long_loses_words_and_never_a_file_with_its_line(columns):
-    shown = Screen.of_columns(columns).broken(PLACED, 1)
+    shown = Screen.of_columns(columns).broken_places(PLACED, 1)
     assert max(map(len, shown)) <= columns
     assert len(shown) <= 3
     assert shown[0].startswith("      pointwise ")
@@ -284,26 +285,33 @@ def test_a_line_that_is_too_long_loses_words_and_never_a_file_with_its_line(colu
 
 
 def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end():
-    (shown,) = Screen.of_columns(60).broken(
-        f"  forbid_kernels=void_{'x' * 100}_gelu_3 in model.py:21 of the first step", 1
-    )
-    assert re.fullmatch(r"  forbid_kernels=void_x+\.\.\. model\.py:21 .*step", shown)
+    name, *others = Screen.of_columns(60).broken(f"  forbid_kernels=void_{'x' * 100}_gelu_3 in the first step")
+    assert re.fullmatch(r"  forbid_kernels=void_x+\.\.\.x+_gelu_3( in)?", name)
+    assert " ".join(others).split()[-3:] == ["the", "first", "step"]
 
 
-def test_a_sentence_with_more_files_than_fit_keeps_them_all():
+def test_places_with_more_files_than_fit_keep_them_all():
     files = [f"package/module_{at}.py:{at}0" for at in range(6)]
-    shown = Screen.of_columns(60).broken(f"      why: {' and then again '.join(files)} [code]", 1)
+    shown = Screen.of_columns(60).broken_places(f"      relu: {' and then again '.join(files)}", 1)
     assert [file for file in files if file not in " ".join(shown).split()] == []
 
 
-@pytest.mark.parametrize("name", ["decode the whole of it", "décodage du modèle"])
-def test_of_a_limit_above_what_was_seen_the_second_line_is_shortened(name):
-    line = f'  max_kernels=5 in "{name}"\n      {"seen " * 100}at the end'
-    limit, *seen = Screen.of_columns(80).broken(line, 3, hanging=6)
-    assert limit == f'  max_kernels=5 in "{name}"'
-    assert len(seen) == 2
-    assert "..." in " ".join(seen)
-    assert seen[-1].endswith("at the end")
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_sentence_is_whole_however_little_room_it_has(tmp_path, columns, others):
+    said = f"{'what was seen is no part of what is asked for, ' * 6}and 3 of 4 are not known"
+    verdict = Verdict(limit="max_kernels", expected="0", status="missed", seen=(InWords(said),))
+    noted = Verdict(
+        limit="max_syncs", expected="0", status="missed", evidence=(LineInWords(said),), seen=(InWords("1"),)
+    )
+    profile = load(own_recording({"k": 1}).write(tmp_path / "t.json"))
+    verdicts = [verdict, noted, *[replace(verdict, limit=f"limit_{at}") for at in range(others)]]
+    text = str(error_for(verdicts, profile, lambda _: (), screen=Screen.of_columns(columns)))
+    whole = " ".join(text.split())
+    # What there is no room for is counted, and never a sentence without its middle.
+    assert whole.count(said) == len(verdicts) - ("more line" in whole)
+    assert "..." not in whole
+    assert max(map(len, text.splitlines())) <= columns
 
 
 def test_places_of_a_row_for_which_there_is_no_room_are_counted(tmp_path):
@@ -338,7 +346,7 @@ def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
     lines = [FailureLine("worse than the baseline", "headline"), *kernels, FailureLine("fix the code", "remedy")]
     told = str(error_for((), profile, profile.why_missed, also=lines)).splitlines()
     assert len(told) <= Screen().lines + 2
-    assert told[-2:] == ["  and 165 more lines: pytest -vv", "  do: fix the code"]
+    assert told[-2:] == ["  and 165 more lines (165 new): pytest -vv", "  do: fix the code"]
     whole = error_for((), profile, profile.why_missed, also=lines, screen=Screen(everything=True))
     assert str(whole).splitlines() == [
         "worse than the baseline:",
@@ -354,7 +362,7 @@ def test_one_line_that_does_not_fit_is_shown_instead_of_its_number(tmp_path):
         most: str(error_for((), profile, profile.why_missed, also=lines, screen=Screen(lines=most))).splitlines()
         for most in (3, 4)
     }
-    assert told[3][-1] == "  and 2 more lines: pytest -vv"
+    assert told[3][-1] == "  and 2 more lines (2 new): pytest -vv"
     assert told[4] == ["worse:", *(line.text for line in lines[1:])]
 
 

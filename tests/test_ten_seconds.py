@@ -115,7 +115,12 @@ SHOWN = {
         "kernels 2 -> 4",
         "do: drop or fuse pointwise sigmoid and pointwise mul at model.py:12",
     ),
-    "test_fused": ("1 limit missed: fused", "(model.py:17)", "do: take out the graph break at model.py:17, so that"),
+    "test_fused": (
+        "1 limit missed: fused",
+        "carries mul, model.py:16",
+        "(model.py:17)",
+        "do: take out the graph break at model.py:17, so that",
+    ),
     "test_forbidden": ("1 limit missed: forbid_ops", "1 x aten::sigmoid model.py:12", "do: at model.py:12: remove"),
     "test_whole": (
         "1 limit missed: max_graph_breaks; graph break: model.py:22; 4 other changes",
@@ -132,7 +137,11 @@ SHOWN = {
     ),
     "test_many": ("1 limit missed: max_kernels (worst of 5 steps)", "26 kernels", "and ", "do: drop or fuse"),
     "test_many_limits": ("3 limits missed", "26 kernels", "do: for max_kernels", "do: for only_kernels"),
-    "test_many_new": ("worse than the baseline", "more lines: pytest -vv", "do: see what changed, first at model.py:"),
+    "test_many_new": (
+        "worse than the baseline",
+        "more lines (15 new, 1 gone): pytest -vv",
+        "do: see what changed, first at model.py:",
+    ),
     "test_syncs": ("1 limit not measured: max_syncs", "needs a GPU", "do: run it on a machine with a GPU"),
 }
 

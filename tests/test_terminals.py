@@ -71,6 +71,14 @@ def test_expects(torchprof):
 
 
 @cpu
+def test_labels(torchprof):
+    for label in ("prefill of the whole prompt, with its mask", "decode"):
+        with torchprof.measure(label, max_kernels=0, forbid_ops="softmax") as m:
+            for _ in m.steps():
+                block(x)
+
+
+@cpu
 def test_ranges(torchprof):
     for number in range(3):
         with torchprof.measure(f"a range with a long name {number}"):
@@ -110,7 +118,7 @@ def tests(tmp_path_factory):
     (folder / "test_it.py").write_text(TESTS)
     with chdir(folder):
         written = fresh.run_pytest(*WORDS[2:], "-k", "baseline", "--torchprof-baseline=update", **ALONE)
-    written.assert_outcomes(passed=1, deselected=5)
+    written.assert_outcomes(passed=1, deselected=6)
     (folder / "model.py").write_text(AFTER)
     return folder
 
@@ -120,8 +128,8 @@ def too_wide(lines, columns):
     failures = lines[next(at for at, line in enumerate(lines) if "= FAILURES =" in line) :]
     codes = [line for line in failures if re.search(r"\[[a-z]+-[a-z-]*$", line)]
     assert codes == [], "a code in brackets is broken"
-    # A path alone on its line and commands are copied whole; what tests consist of is shown as it stands there.
-    whole = re.compile(r'^[ E]*\S+/\S+$|pytest "|^E +ValueError: ')
+    # What tests consist of is shown as it stands there, and what they raise as pytest shows it.
+    whole = re.compile(r"^E +ValueError: ")
     written = {line.strip() for line in (TESTS + IN_RANKS + LOADS).splitlines()}
     others = [line for line in failures if not whole.search(line) and line.removeprefix(">").strip() not in written]
     return [line for line in others if len(line) > columns]
@@ -136,6 +144,33 @@ def test_no_line_of_a_failure_is_wider_than_the_terminal(tests, monkeypatch, qui
         status, lines = on_terminal([*WORDS, *quiet], columns, **ALONE)
         assert status == 1
         assert too_wide(lines, columns) == []
+
+
+def test_in_a_narrow_terminal_what_went_stands_beside_what_came_and_each_label_above_its_limits(tests, monkeypatch):
+    from terminals import on_terminal
+
+    monkeypatch.chdir(tests)
+    for columns in WIDTHS:
+        _, lines = on_terminal([*WORDS, "-k", "baseline or labels"], columns, **ALONE)
+        assert {line.lstrip()[:2] for line in lines if line.startswith("    ")} >= {"+ ", "- "}
+        whole = " ".join(" ".join(lines).split())
+        assert "prefill of the whole prompt, with its mask: 2 limits missed: max_kernels, forbid_ops" in whole
+        assert "decode: 2 limits missed: max_kernels, forbid_ops" in whole
+        assert "also: forbid_ops; 1 other measurement fails: decode" in whole
+        # What is left out is counted by what it is.
+        assert all("new" in line or "gone" in line for line in lines if "more lines (" in line)
+
+
+def test_in_colour_a_line_that_the_summary_has_whole_is_not_written_again(tests, monkeypatch):
+    from terminals import on_terminal
+
+    monkeypatch.chdir(tests)
+    _, lines = on_terminal([*WORDS, "-k", "labels", "--color=yes"], 200, **ALONE)
+    (whole,) = [line for line in lines if "FAILED" in line]
+    assert "1 other measurement fails: decode" in whole
+    assert not [line for line in lines if "in full:" in line]
+    _, lines = on_terminal([*WORDS, "-k", "labels", "--color=yes"], 80, **ALONE)
+    assert [line for line in lines if "in full:" in line]
 
 
 def test_no_line_of_a_failure_in_ranks_is_wider_than_the_terminal(pytester):

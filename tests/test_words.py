@@ -79,7 +79,7 @@ SEVERAL = {
     "more line": "more lines",
     "other": "others",
     "other change": "other changes",
-    "more measurement": "more measurements",
+    "other measurement": "other measurements",
     "more name": "more names",
     "more place": "more places",
     "more rename": "more renames",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import platform
 import sys
-import textwrap
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import write
+from pytest_torchprof.text.lines import in_lines
 from pytest_torchprof.text.tables import terminal_width
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _as_json(given: list[Answer]) -> str:
 
 def _heading() -> list[str]:
     have = "  ".join(f"{name} {version}" for name, version in versions().items())
-    return textwrap.wrap(f"torchprof doctor: {have}", _width(), subsequent_indent="  ")
+    return in_lines(f"torchprof doctor: {have}", _width(), indent="  ")
 
 
 def _lines(answer: Answer) -> list[str]:
@@ -115,10 +115,10 @@ def _wrapped(head: str, text: str) -> list[str]:
     width = _width()
     if width >= len(head) + _LEAST:
         indent = " " * len(head)
-        return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+        return in_lines(text, width, head, indent)
     # Beside it a word might have to be broken.
     indent = " " * _INDENT
-    below = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    below = in_lines(text, width, indent, indent)
     return [head.rstrip(), *below] if head.strip() else below
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ from pytest_torchprof.cli import UsageError
 from pytest_torchprof.reasons.articles import articles as of_messages
 from pytest_torchprof.text import WIDTH, nearest
 from pytest_torchprof.text.documentation import articles, plain
+from pytest_torchprof.text.lines import in_lines
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -78,8 +78,4 @@ def _stacked_rows(table: list[str]) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    width = min(shutil.get_terminal_size().columns, WIDTH)
-    fill = textwrap.TextWrapper(
-        width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-    )
-    return fill.wrap(plain(text))
+    return in_lines(plain(text), min(shutil.get_terminal_size().columns, WIDTH), indent, indent, breaks_words=False)

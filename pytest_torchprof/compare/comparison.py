@@ -20,6 +20,7 @@ from pytest_torchprof.compare.change import (
     WORSE,
     Change,
     OtherEnvironment,
+    Sides,
 )
 from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _HANDFUL: Final = 10
 """Counts below it are shown without their ratio."""
+_MOST: Final = 1000
+"""The largest factor that is shown."""
 
 
 def number_words(number: Number, was: float | None, now: float | None, *, called: str | None = None) -> str:
@@ -32,11 +34,16 @@ def factor_words(number: Number, was: float | None, now: float | None) -> str:
     ratio = ratio_of(was, now)
     # The factor of small counts is obvious, and a share is already a ratio.
     obvious = number.unit in ("share", "ratio") or (number.unit == "count" and max(was or 0, now or 0) < _HANDFUL)
-    return "" if ratio is None or obvious else show_factor(ratio)
+    # What is zero before or after has no factor that says more.
+    return show_factor(ratio) if ratio and not obvious else ""
 
 
 def show_factor(ratio: float) -> str:
-    """Return "7.5x", "0.44x", "1.03x"."""
+    """Return "7.5x", "0.44x", "1.03x"; beyond a thousand "over 1,000x": next to nothing any factor follows."""
+    if ratio > _MOST:
+        return f"over {_MOST:,}x"
+    if ratio < 1 / _MOST:
+        return f"under {1 / _MOST:g}x"
     if ratio and 0.9 < ratio < 1.1:
         return f"{ratio:.2f}x"
     return f"{ratio:,.0f}x" if ratio >= 9.95 else f"{ratio:.1f}x" if ratio > 1 else f"{ratio:.2g}x"

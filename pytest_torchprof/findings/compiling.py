@@ -106,7 +106,12 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
         if place in begun and trace.step_at(place[1]) >= 0:
             longest[place] = max(i, longest.get(place, i), key=ops.end.__getitem__)
     yield CompiledInWindow(
-        time_us=spent, share=share, count=len(inside), events=Events(ops=tuple(longest.values())), saves_us=spent
+        time_us=spent,
+        share=share,
+        count=len(inside),
+        has_steps=analysis.trace.has_step_ranges,
+        events=Events(ops=tuple(longest.values())),
+        saves_us=spent,
     )
 
 

@@ -132,7 +132,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     small = members(group for group in work.groups if group.op in busy)
     launches = [call for i in small if (call := trace.links.call_of[i]) >= 0]
     yield ManySmallCalls(
-        is_whole=not trace.has_step_ranges,
+        has_steps=trace.has_step_ranges,
         time_us=total * launch_us,
         share=work.share_during(intervals.of(calls, launches)),
         ops={trace.names[op]: count // steps for op, count in busy.items()},

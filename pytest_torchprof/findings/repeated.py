@@ -73,7 +73,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     first = made[often[0]][0]
     origin = launching.origins.of_operator(first)
     yield RepeatedConstant(
-        is_whole=not analysis.trace.has_step_ranges,
+        has_steps=analysis.trace.has_step_ranges,
         time_us=spent,
         share=analysis.gpu_work.share_of_window(spent),
         count=len(again) + len(often),

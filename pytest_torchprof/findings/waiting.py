@@ -91,7 +91,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     lengths = gaps.lengths()
     waited = sum(lengths) / 1000 / len(work.by_device)
-    longest_ns, before = max(zip(lengths, gaps.before, strict=True))
+    longest_ns, before, since, until = max(zip(lengths, gaps.before, gaps.starts, gaps.ends, strict=True))
     set_up_us = late_us(analysis, work.set_up.spans)
     within, within_too = _late_within(analysis)
     yield OverheadBound(
@@ -103,6 +103,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         late_launches=late,
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
+        longest_gap_us=_gap_around_us(work, since, until),
         longest_before=_awaited(analysis, before),
         within=within,
         within_too=within_too,
@@ -113,6 +114,12 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         stacks=len(analysis.trace.frames) > 0,
         saves_us=max(waited - set_up_us, 0.0),
     )
+
+
+def _gap_around_us(work: GpuWork, since: int, until: int) -> float:
+    """Return for how long a device idled around a wait, which ends when the launch of the next operation returns."""
+    around = (end - start for idle in work.idle.values() for start, end in idle if start <= since and until <= end)
+    return max(around, default=until - since) / 1000
 
 
 def launching_ns(analysis: Analysis) -> int:
@@ -174,7 +181,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before = max(zip(lengths, late.before, strict=True))
+    longest_ns, before, since, until = max(zip(lengths, late.before, late.starts, late.ends, strict=True))
     silent_us = late_silent_us(analysis)
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
@@ -198,6 +205,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         other_us=idle.other_us,
         gaps=len(late),
         longest_us=longest_ns / 1000,
+        longest_gap_us=_gap_around_us(work, since, until),
         longest_before=_awaited(analysis, before),
         data_loading_us=loading_us,
         loads_long=work.share_of_window(loading_us) >= at[LOADING],

@@ -16,6 +16,7 @@ from pytest_torchprof.kernels.names.kernelname import (
 )
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:

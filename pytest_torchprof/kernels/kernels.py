@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.names_asked import MatchUnknown
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
@@ -92,6 +93,7 @@ class Kernels(Sequence[Kernel]):
     @overload
     def __getitem__(self, index: slice) -> Kernels: ...
     def __getitem__(self, index: int | slice) -> Kernel | Kernels:
+        __tracebackhide__ = True  # noqa: F811 - an index beyond the last kernel is an error of the line that has it.
         return self._selected(self._all[index]) if isinstance(index, slice) else self._all[index]
 
     def __repr__(self) -> str:

@@ -34,6 +34,7 @@ from pytest_torchprof.kernels.shown_names import might_be_called
 from pytest_torchprof.kernels.spelling import no_kernel_text
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import nearest, printable
 
 if TYPE_CHECKING:

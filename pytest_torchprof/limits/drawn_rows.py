@@ -128,7 +128,7 @@ def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
     lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{_BELOW}{line}")]
     if caps.rows is None or len(lines) < caps.rows:
         return lines
-    return screen.broken(f"{_BELOW}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
+    return screen.broken_places(f"{_BELOW}{first_of(places, 1, 'place')}", max(caps.rows - 1, 1))
 
 
 def _fitting(place: str, screen: Screen) -> str:
@@ -158,13 +158,13 @@ def detail_blocks(
         if isinstance(fact, WorkRow):
             blocks.append((True, [drawn[fact].line, *drawn[fact].whole, *drawn[fact].places]))
         else:
-            blocks += [(False, screen.broken(f"{' ' * INDENT}{reason_line(line)}", caps.notes)) for line in fact.lines]
+            blocks += [(False, screen.broken(f"{' ' * INDENT}{reason_line(line)}")) for line in fact.lines]
     below = any(row.places for row in drawn.values())
     if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
     of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
     return of_rows, [
-        screen.broken(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
+        screen.broken_places(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
         for row in rows
         if row.places
     ]

@@ -24,6 +24,7 @@ from pytest_torchprof.trace.caches import CacheUse, CacheUses
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pytest_torchprof.analysis.origin import Places
     from pytest_torchprof.kernels.kernel import Kernel
 
 _LONGEST_KERNEL: Final = 60
@@ -243,11 +244,14 @@ class KernelCarries(Evidence, frozen=True):
     carried: tuple[str, ...]
     launched_by: str | None
     count: int = 1
+    line: tuple[str, int] | None = None
+    """The file and line that launched it, if the recording shows them."""
 
     @property
     def sentence(self) -> str:
         made_by = f"carries {', '.join(self.carried)}" if self.carried else f"launched by {self.launched_by or '?'}"
-        return f"{f'{self.count} x ' if self.count > 1 else ''}{self.kernel} {made_by}"
+        at = "" if self.line is None else f", {path_from_here(self.line[0])}:{self.line[1]}"
+        return f"{f'{self.count} x ' if self.count > 1 else ''}{self.kernel} {made_by}{at}"
 
 
 class PatternAdvice(Evidence, frozen=True):
@@ -350,18 +354,34 @@ class OtherwiseOnRank(Evidence, frozen=True):
         return f"{self.status} on rank {self.rank}: {outcome_text(self.seen, self.in_step, self.reason)}"
 
 
+class RowsLeftOut(Evidence, frozen=True):
+    """Rows that a verdict does not keep, for there are thousands."""
+
+    SENTENCE = "and {rows:more row} that the report does not keep"
+
+    rows: int
+
+
 class CaughtByTest(Evidence, frozen=True):
     """The test's own code caught the error that said that something is not measured."""
 
     SENTENCE = "the test caught the error that said so"
 
 
-def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
+def what_each_carries(kernels: Iterable[Kernel], places: Places) -> list[KernelCarries]:
     """Return a line per kernel in their order; consecutive lines that read the same are merged."""
     lines = groupby(
-        KernelCarries(kernel.short, tuple(possible_operators(kernel)), kernel.launcher) for kernel in kernels
+        KernelCarries(
+            kernel.short, tuple(possible_operators(kernel)), kernel.launcher, line=_first_line(kernel, places)
+        )
+        for kernel in kernels
     )
     return [replace(line, count=len(list(alike))) for line, alike in lines]
+
+
+def _first_line(kernel: Kernel, places: Places) -> tuple[str, int] | None:
+    known = ((origin.file, origin.line) for _, origin in places.of([(kernel.name, kernel.op)]))
+    return next(((file, line) for file, line in known if file is not None), None)
 
 
 def was_used(use: CacheUse) -> bool:

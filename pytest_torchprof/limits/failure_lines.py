@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.text import and_more, broken, counted, cut, printable, printable_line, width_of
+from pytest_torchprof.text import and_more, broken, counted, cut, numbered, printable, printable_line, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -114,16 +115,29 @@ def weightiest_first(lines: Sequence[FailureLine]) -> list[int]:
 def with_room(lines: Sequence[FailureLine], shown: Sequence[list[str]], most: int | None) -> list[int]:
     """Return the positions of the lines that are shown where there is room for so many lines of a screen.
 
-    ``shown`` are the lines of the screen that each takes.
+    ``shown`` are the lines of the screen that each takes. Where there is room for any, the likeliest cause is there,
+    and so is the first kernel that went: what has come alone says half of it.
     """
     kept: list[int] = []
     taken = 0
+    moved = causes_first(moved_lines(lines))
+    halves = [*moved[:1], *[line for line in moved if line.about == "went"][:1]] if most else []
+    is_full = False
     for at in weightiest_first(lines):
-        if most is not None and taken + len(shown[at]) > most:
-            break
+        is_full = is_full or (most is not None and taken + len(shown[at]) > most)
+        if is_full and lines[at] not in halves:
+            continue
         taken += len(shown[at])
         kept.append(at)
     return sorted(kept)
+
+
+def moved_kinds(left_out: Iterable[FailureLine]) -> str:
+    """Return of which kinds lines are that are left out, "3 new, 1 gone"; empty if nothing in them has moved."""
+    numbers = Counter(_MOVED[line.about] for line in left_out if line.about in _MOVED)
+    # Only a graph break is a thing with a plural: kernels are new, changed and gone.
+    nouns = {kind: numbered(numbers[kind], kind) if kind == _MOVED["broke"] else kind for kind in numbers}
+    return ", ".join(f"{numbers[kind]:,} {nouns[kind]}" for kind in _MOVED.values() if kind in numbers)
 
 
 def first_moved(moved: Sequence[FailureLine]) -> str:

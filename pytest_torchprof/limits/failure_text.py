@@ -18,6 +18,7 @@ from pytest_torchprof.limits.failure_lines import (
     FailureLine,
     first_come,
     first_moved,
+    moved_kinds,
     moved_lines,
     shown_lines,
     varied_lines,
@@ -33,16 +34,20 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.text import and_more, counted, number_alike, printable, reason_line
+from pytest_torchprof.text import and_more, counted, first_of, number_alike, printable, reason_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.screen import Caps
     from pytest_torchprof.reasons.catalogue import AnyReason
+
+
+_MOST_CODES = 3
+"""The most findings that are named by their codes alone."""
 
 
 def error_for(
@@ -91,9 +96,14 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
     numbered = _with_numbers(_with_new_first(verdicts, others))
     details = _details(numbered, failure, others)
     caps = screen.caps(len(numbered), others=bool(details))
-    sections = [_section(verdict, failure.why, caps, screen) for verdict in _without_repetition(numbered, caps)]
+    sections: list[_Section] = []
+    for verdict in _without_repetition(numbered, caps):
+        named = {code for section in sections for code in section.causes}
+        sections.append(_section(verdict, failure.why, named, caps, screen))
     about_others = _about_others(details, caps, screen)
     left = about_others.left + (sum(section.left for section in sections) if caps.sums_up else 0)
+    told = {code for section in sections for code in section.causes}
+    untold = [code for section in sections for code in section.left_causes if code not in told]
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     lines = [
@@ -104,7 +114,8 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         ),
         *([""] if numbered else []),
         *about_others.lines,
-        *screen.left_out(left, "line", indent=2),
+        *screen.left_out(left, "line", indent=2, which=about_others.left_kinds),
+        *_other_causes([*dict.fromkeys(untold)], screen),
         *_what_to_do(numbered, failure, others, caps, screen),
         *shown_lines(remedies, screen),
         *varied_lines(varied, screen),
@@ -128,6 +139,12 @@ class _Section(NamedTuple):
     lines: list[str]
     left: int
     """How many rows, notes or lines are left out."""
+    left_kinds: str = ""
+    """What is among them: how many kernels that came and went."""
+    causes: tuple[str, ...] = ()
+    """The codes of the findings that may be the cause and are named."""
+    left_causes: tuple[str, ...] = ()
+    """Those of findings that are left out."""
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
@@ -135,9 +152,12 @@ def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) ->
     first, *more = [shown_lines([line], screen) for line in details] or [[]]
     room = None if caps.lines is None else max(caps.lines - len(first), 0)
     below = fitting(more, room, counts_one=caps.sums_up)
+    left_out: list[FailureLine] = []
     if len(below) < len(more):
-        below = [more[at] for at in with_room(details[1:], more, room)]
-    return _Section([*first, *chain.from_iterable(below)], len(more) - len(below))
+        shown = with_room(details[1:], more, room)
+        below = [more[at] for at in shown]
+        left_out = [line for at, line in enumerate(details[1:]) if at not in shown]
+    return _Section([*first, *chain.from_iterable(below)], len(more) - len(below), moved_kinds(left_out))
 
 
 def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[str | None]:
@@ -146,15 +166,21 @@ def _named_breaks(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> 
     return breaks + [finding.source for finding in causes_of(verdict, why) if isinstance(finding, GraphBroke)]
 
 
-def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> _Section:
-    """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
+def _section(
+    verdict: Verdict, why: Callable[[str], Sequence[Finding]], named: Collection[str], caps: Caps, screen: Screen
+) -> _Section:
+    """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit.
+
+    ``named`` are the codes of causes that stand above, and are not said again.
+    """
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
     blocks, places = detail_blocks(evidence, caps, screen)
     rows = _fitting_rows(blocks, caps, screen)
     if len(rows) < sum(is_row for is_row, _ in blocks):
         blocks, places = detail_blocks(evidence, caps, screen, len(rows))
         rows = _fitting_rows(blocks, caps, screen)
-    notes = fitting([lines for is_row, lines in blocks if not is_row], caps.notes, counts_one=caps.sums_up)
+    noted = [lines for is_row, lines in blocks if not is_row]
+    notes = fitting(noted, caps.notes, counts_one=caps.sums_up, whole=not rows)
     first = [lines for is_row, lines in blocks if is_row][:1]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
     of_rows, of_notes = iter(rows), iter(notes)
@@ -162,17 +188,27 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Ca
     shown = fitting(places, caps.places, counts_one=True)
     without = "" if caps.sums_up else and_more(min(len(places), len(rows)) - len(shown), "place")
     findings = causes_of(verdict, why) if verdict.status == MISSED else ()
-    whys = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
-    reasons = [screen.broken(line, caps.reasons) for line in whys]
+    whys = [
+        f"{' ' * INDENT}why: {f'{own.code}, as above' if own.code in named else reason_line(own.in_one_line)}"
+        for own in findings
+    ]
+    causes = fitting([screen.broken(line) for line in whys], caps.reasons, counts_one=True, whole=True)
     lines = [
-        *screen.broken(limit_line(verdict, screen.columns), caps.seen, hanging=INDENT),
+        *screen.broken(limit_line(verdict, screen.columns), hanging=INDENT),
         *chain.from_iterable(details),
         *([] if caps.sums_up else screen.left_out(left, indent=INDENT + 3)),
         *chain.from_iterable(shown),
         *([f"{' ' * INDENT}{without.lstrip()}"] if without else []),
-        *chain.from_iterable(fitting(reasons, caps.reasons, counts_one=True)),
+        *chain.from_iterable(causes),
     ]
-    return _Section(lines, left)
+    codes = tuple(finding.code for finding in findings)
+    return _Section(lines, left, causes=codes[: len(causes)], left_causes=codes[len(causes) :])
+
+
+def _other_causes(codes: Sequence[str], screen: Screen) -> list[str]:
+    """Return the lines that name findings for which there is no room; no line without any."""
+    title = "another possible cause" if len(codes) == 1 else "other possible causes"
+    return screen.broken(f"  {title}: {first_of(codes, _MOST_CODES)}") if codes else []
 
 
 def _fitting_rows(blocks: Sequence[tuple[bool, list[str]]], caps: Caps, screen: Screen) -> list[list[str]]:

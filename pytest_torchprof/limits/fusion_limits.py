@@ -59,8 +59,10 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
         # First the kernels that carry one of them: the rest may not fit a screen.
         telling = sorted(step.kernels, key=lambda kernel: all(carries(kernel, op) is NO for op in group))
         # Kernels that nothing has fused carry what launched them, at a line of the user's code.
-        ran = [replace(row, also_ran=True) for row in group_kernels(step)] if eager else what_each_carries(telling)
-        yield StepAnswer(MISSED, seen, (*eager, *ran))
+        if eager:
+            yield StepAnswer(MISSED, seen, (*eager, *(replace(row, also_ran=True) for row in group_kernels(step))))
+        else:
+            yield StepAnswer(MISSED, seen, tuple(what_each_carries(telling, step.places)))
 
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
@@ -77,7 +79,7 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
             eager = instead_of_compiling(analysis.compile)
             why = NothingToFuse(() if eager else tuple(absent))
-            yield StepAnswer(NOT_MEASURED, evidence=(*eager, *what_each_carries(step.kernels)), reason=why)
+            yield StepAnswer(NOT_MEASURED, evidence=(*eager, *what_each_carries(step.kernels, step.places)), reason=why)
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from pytest_torchprof.limits.failure_lines import (
     causes_first,
     first_moved,
     gist,
+    moved_kinds,
     moved_lines,
     named_first,
     shown_lines,
@@ -40,10 +41,11 @@ def brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], scr
     """
     moved = causes_first(moved_lines(others))[named_first(moved_lines(others)) :]
     shown = [shown_lines([_with_place(line)], screen) for line in moved]
-    below = fitting(shown, _MOST_BELOW)
+    below, left_out = fitting(shown, _MOST_BELOW), []
     if len(below) < len(moved):
-        below = [shown[at] for at in with_room(moved, shown, _MOST_BELOW)]
-    left = screen.left_out(len(moved) - len(below), "line", indent=2)
+        fit = with_room(moved, shown, _MOST_BELOW)
+        below, left_out = [shown[at] for at in fit], [line for at, line in enumerate(moved) if at not in fit]
+    left = screen.left_out(len(left_out), "line", indent=2, which=moved_kinds(left_out))
     remedy = [line for line in others[1:] if line.about == "remedy"]
     head = screen.broken(in_one_line(verdicts, others))
     return "\n".join([*head, *chain.from_iterable(below), *left, *shown_lines(remedy, screen)])

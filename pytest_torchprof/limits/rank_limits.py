@@ -12,7 +12,14 @@ from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.limits.asked import Asked, answered
-from pytest_torchprof.limits.evidence import FindingLine, KernelsToDeclare, LateRank, RankDiffers, RankKernels
+from pytest_torchprof.limits.evidence import (
+    FindingLine,
+    KernelsToDeclare,
+    LateRank,
+    RankDiffers,
+    RankKernels,
+    RowsLeftOut,
+)
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, OnRanks, Verdict, unmeasured
 from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.limits.seen import FindingsSeen, NoFinding, RankDifferences, RankSkew, SameOnRanks
@@ -40,9 +47,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.rank_kernels import StepKernels
     from pytest_torchprof.analysis.ranks import Job, RankPart
+    from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.reasons.reason import Reason
 
-_MOST_ROWS = 10
+_MOST_ROWS = 1000
+"""The most rows of evidence that a verdict keeps; a screen has fewer, and says how many it leaves out."""
 
 
 def _read_same_kernels(value: object) -> str | None:
@@ -131,7 +140,7 @@ def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
             seen=(FindingsSeen(tuple(dict.fromkeys(finding.code for finding in findings))),),
             number=len(findings),
             status=MISSED,
-            evidence=tuple(FindingLine(finding) for finding in findings[:_MOST_ROWS]),
+            evidence=_kept([FindingLine(finding) for finding in findings]),
         )
     reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
     if reasons:
@@ -148,12 +157,12 @@ def _skew(job: Job, most_us: float) -> Verdict:
     sure = 0.0 if job.one_clock else job.residue_us
     seen = RankSkew(job.skew_us, len(job.collectives), None if job.one_clock else job.residue_us)
     if job.skew_us - sure > most_us:
-        longest = sorted(job.collectives, key=lambda collective: -collective.skew_us)[:_MOST_ROWS]
-        rows = tuple(
+        longest = sorted(job.collectives, key=lambda collective: -collective.skew_us)
+        rows = [
             LateRank(collective.name, collective.step + 1, collective.latest, collective.skew_us)
             for collective in longest
-        )
-        return Verdict(number=job.skew_us, seen=(seen,), status=MISSED, evidence=rows)
+        ]
+        return Verdict(number=job.skew_us, seen=(seen,), status=MISSED, evidence=_kept(rows))
     if job.skew_us + sure > most_us:
         return structs.replace(unmeasured(SkewTooRough()), seen=(seen,))
     if job.most_skew_us + sure > most_us:
@@ -161,8 +170,14 @@ def _skew(job: Job, most_us: float) -> Verdict:
     return Verdict(number=job.skew_us, seen=(seen,), status=HOLDS)
 
 
+def _kept(rows: Sequence[AnyEvidence]) -> tuple[AnyEvidence, ...]:
+    """Return the rows that a verdict keeps, and behind them how many there are more."""
+    left_out = len(rows) - _MOST_ROWS
+    return (*rows[:_MOST_ROWS], *((RowsLeftOut(left_out),) if left_out > 0 else ()))
+
+
 def _unsure(job: Job) -> Verdict:
-    rows = tuple(map(RankDiffers, job.differences[:_MOST_ROWS]))
+    rows = _kept([RankDiffers(difference) for difference in job.differences])
     first, *others = job.differences
     return unmeasured(CollectivesDiffer(first, len(others)), rows)
 
@@ -198,7 +213,7 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
     ]
     if lines:
         seen = RankDifferences(len(lines))
-        return Verdict(number=len(lines), seen=(seen,), status=MISSED, evidence=tuple(lines[:_MOST_ROWS]))
+        return Verdict(number=len(lines), seen=(seen,), status=MISSED, evidence=_kept(lines))
     if unsure:
         return _unsure(job)
     same = SameOnRanks(len(set(compared)), None if group is None else len(groups))

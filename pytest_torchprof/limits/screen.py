@@ -17,7 +17,7 @@ INDENT: Final = 6
 _NARROWEST, _WIDEST = 40, 100
 """The columns that rows of work are drawn for, at least and at most."""
 _FOR_FILES: Final = 2
-"""How many lines more a sentence may take so that something is left of it beside its files."""
+"""How many lines more places may take so that something is left beside their files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,37 +51,37 @@ class Screen:
             self, width=max(self.width - taken, _NARROWEST - taken), columns=max(self.columns - taken, taken)
         )
 
-    def broken(self, line: str, most: int | None = None, *, hanging: int = 0) -> list[str]:
-        """Return a sentence, broken where the columns end; without its middle where it takes more lines than ``most``.
+    def broken_places(self, line: str, most: int | None) -> list[str]:
+        """Return places, broken where the columns end; without words in the middle where they take more than ``most``.
 
-        Its beginning says what it is about, and its end often where that is. A file with its line stays whole: a
-        sentence with many of them has as many lines as they need.
+        A file with its line stays whole: many of them have as many lines as they need. A sentence without words in its
+        middle may say the opposite, and is always whole.
         """
-        lines = self._in_lines(line, hanging)
+        lines = self.broken(line)
         if not most or self.columns is None or len(lines) <= most:
             return lines
-        # Of several lines only the last one is a sentence of any length.
-        *above, last = line.split("\n")
-        first = [part for each in above for part in self._in_lines(each, hanging)]
-        least = max(most - len(first), 1)
-        for room in range(least, least + _FOR_FILES + 1):
+        for room in range(most, most + _FOR_FILES + 1):
             # With less its beginning would not say what it is about.
             for width in range(room * self.columns, self.columns * 2 // 3, -8):
-                lines = self._in_lines(without_middle(last, width), hanging)
+                lines = self.broken(without_middle(line, width))
                 if len(lines) <= room:
-                    return [*first, *lines]
-        return [*first, *lines]
+                    return lines
+        return lines
 
-    def _in_lines(self, line: str, hanging: int) -> list[str]:
+    def broken(self, line: str, *, hanging: int = 0) -> list[str]:
         """Return a sentence, broken where the columns end; a name that is wider than a line loses its middle."""
         if self.columns is not None and not self.everything:
             line = with_middles_of_words(line, self.columns - (hanging or INDENT + 2))
         return broken(line, self.columns, hanging=hanging).split("\n")
 
-    def left_out(self, count: int, noun: str = "", *, indent: int) -> list[str]:
-        """Return the line that says how many more there are and how to see them; no line if there are no more."""
+    def left_out(self, count: int, noun: str = "", *, indent: int, which: str = "") -> list[str]:
+        """Return the line that says how many more there are and how to see them; no line if there are no more.
+
+        ``which`` says what is among them.
+        """
         command = f": {self.rest}" if self.rest else ""
-        return [f"{' ' * indent}{and_more(count, noun).lstrip()}{command}"] if count > 0 else []
+        more = f"{and_more(count, noun).lstrip()}{f' ({which})' if which else ''}"
+        return self.broken(f"{' ' * indent}{more}{command}") if count > 0 else []
 
     def caps(self, limits: int, *, others: bool) -> Caps:
         """Return how many lines each section has where so many limits fail, and ``others`` beside them or without."""
@@ -99,8 +99,6 @@ class Screen:
 class Caps(NamedTuple):
     """The most lines of each section of a failure; None: all of them."""
 
-    seen: int | None = None
-    """The limit, and what was seen instead."""
     rows: int | None = None
     """Below it: rows of kernels and other work, with their places."""
     notes: int | None = None
@@ -129,23 +127,27 @@ _IN_A_FILE: Final[Sequence[Caps]] = (
 """By the number of limits, from none on; nothing has to be seen at once."""
 _ON_A_TERMINAL: Final[Sequence[Caps]] = (
     Caps(rows=10, notes=6, places=2, reasons=3, lines=16, remedies=3),
-    Caps(seen=5, rows=5, notes=3, places=1, reasons=2, lines=6, remedies=3),
-    Caps(seen=4, rows=2, notes=2, places=1, reasons=1, lines=4, remedies=3),
-    *[Caps(seen=3, rows=2, notes=2, places=0, reasons=0, lines=3, remedies=2, sums_up=True)] * 2,
-    Caps(seen=2, rows=1, notes=1, places=0, reasons=0, lines=2, remedies=2, sums_up=True),
-    Caps(seen=2, rows=0, notes=0, places=0, reasons=0, lines=1, remedies=2, sums_up=True),
+    Caps(rows=5, notes=3, places=1, reasons=2, lines=6, remedies=3),
+    Caps(rows=2, notes=2, places=1, reasons=1, lines=3, remedies=3),
+    *[Caps(rows=2, notes=2, places=0, reasons=0, lines=3, remedies=2, sums_up=True)] * 2,
+    Caps(rows=1, notes=1, places=0, reasons=0, lines=2, remedies=2, sums_up=True),
+    Caps(rows=0, notes=0, places=0, reasons=0, lines=1, remedies=2, sums_up=True),
 )
 """For one limit that fails, for two, and so on; all other failures together count as one more. At 80 columns the first
 remedy is on the first screen of 24 lines."""
 
 
-def fitting(blocks: Sequence[list[str]], most: int | None, *, counts_one: bool = False) -> list[list[str]]:
+def fitting(
+    blocks: Sequence[list[str]], most: int | None, *, counts_one: bool = False, whole: bool = False
+) -> list[list[str]]:
     """Return as many of the blocks of lines as fit in so many lines.
 
     A single line that is left is shown too, since its number would take as much room; with ``counts_one`` it is not.
+    ``whole``: where there is room for a line, the first block is shown with all of its lines.
     """
     if most is None:
         return [*blocks]
-    shown = list(blocks[: bisect_right([*accumulate(map(len, blocks))], most)])
+    least = 1 if whole and most else 0
+    shown = list(blocks[: max(bisect_right([*accumulate(map(len, blocks))], most), least)])
     left = blocks[len(shown) :]
     return [*shown, *left] if len(left) == 1 and len(left[0]) == 1 and not counts_one else shown

@@ -31,12 +31,12 @@ from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import NoGpuHere
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text import HUGE, is_huge
+from pytest_torchprof.text import HUGE, is_huge, printable_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -70,6 +70,11 @@ def profile(
     Raises LimitsMissed or NotMeasured as a test would fail, and any exception of ``function``. Without a GPU, "auto"
     shows only the compiler's work: limits and numbers of the GPU are not measured. "cpu" measures the CPU.
     """
+    __tracebackhide__ = True  # noqa: F811 - what the function raises is an error of its own lines, or of those that call this.
+    if not callable(function):
+        given = printable_line(repr(function), 60)
+        message = f"profile() takes a function and its arguments; got {given}, which cannot be called"
+        raise TorchprofError(message, Code.BAD_VALUE)
     block = ScriptBlock(None, limits, steps=steps, warmup=warmup, device=device)
     _refuse_ambiguous(function, {"steps": steps, "warmup": warmup, "device": device, **limits})
     if (reason := why_nothing_runs(function)) is not None:

@@ -309,7 +309,8 @@ class RanksNotAdopted(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return f"no recording of rank {', '.join(map(str, self.missing))}: nothing is known of it"
+        rank, them = ("ranks", "them") if len(self.missing) > 1 else ("rank", "it")
+        return f"no recording of {rank} {', '.join(map(str, self.missing))}: nothing is known of {them}"
 
 
 def _after(after_s: float | None) -> str:

@@ -193,4 +193,5 @@ class MissingRanks(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         missing, several = first_of(list(map(str, self.ranks)), _MOST_NAMED), len(self.ranks) > 1
-        return f"no recording of rank {missing}: nothing is known of {'them' if several else 'it'}"
+        rank, them = ("ranks", "them") if several else ("rank", "it")
+        return f"no recording of {rank} {missing}: nothing is known of {them}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from pytest_torchprof.devices.range_names import STEP
-from pytest_torchprof.reasons.errors import UnreadableRecording
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import (
     BinaryData,
@@ -62,6 +63,7 @@ from pytest_torchprof.recording.text import (
     is_perfetto,
     is_special,
 )
+from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
 from pytest_torchprof.trace.captured import with_captured
 from pytest_torchprof.trace.metadata import KEY, MalformedError, parse, parse_adoption
@@ -81,6 +83,14 @@ _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
 
 class _NoTraceError(RefusedError):
     """The file, or the piece of it, cannot be read as a trace."""
+
+
+def path_given(path: object, call: str) -> str:
+    """Return a path that was given to a call as text; TorchprofError for what is none."""
+    text = fspath(path) if hasattr(path, "__fspath__") else path
+    if not isinstance(text, str):
+        raise TorchprofError(f"{call} takes a path; got {printable_line(repr(path), 60)}", Code.BAD_VALUE)
+    return text
 
 
 def read(path: str | os.PathLike[str]) -> Trace:

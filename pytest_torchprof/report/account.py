@@ -14,7 +14,18 @@ from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspe
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import broken, counted, first_of, path_from_here, printable_line, quoted, reason_line
+from pytest_torchprof.text import (
+    broken,
+    counted,
+    first_line,
+    first_of,
+    path_from_here,
+    printable_line,
+    quoted,
+    reason_line,
+    width_of,
+    with_middles_of_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +156,16 @@ class Kept(Struct, frozen=True, kw_only=True):
         return "".join(f"\n{line}" for line in shown if line)
 
 
+def labelled(label: str | None, text: str, columns: int | None = None) -> str:
+    """Return a text about a measurement behind its label, or below it where the first line has no room for both."""
+    if not label or not text:
+        return text
+    title = f"{printable_line(label)}:"
+    if columns is None or width_of(f"{title} {first_line(text)}") <= columns:
+        return f"{title} {text}"
+    return f"{broken(with_middles_of_words(title, columns - 2), columns)}\n{text}"
+
+
 class AccountSubject(NamedTuple):
     """The subject of an account."""
 
@@ -153,11 +174,6 @@ class AccountSubject(NamedTuple):
     limits: tuple[Verdict, ...]
     time: TimeComparison | None
     """How its time compares with a commit's."""
-
-    @property
-    def label_before(self) -> str:
-        """The label as it stands in front of a text about the measurement."""
-        return f"{printable_line(self.label)}: " if self.label else ""
 
 
 class Account(Statement, frozen=True, tag_field="account"):
@@ -181,7 +197,7 @@ class LimitsNotHeld(Account, frozen=True, kw_only=True):
 
     def text_of(self, about: AccountSubject, screen: Screen) -> str:
         text = failure_text(*self._facts(about.limits), screen)
-        return f"{about.label_before}{text}{self.kept.lines(screen.columns)}"
+        return f"{labelled(about.label, text, screen.columns)}{self.kept.lines(screen.columns)}"
 
     def in_one_line(self, limits: tuple[Verdict, ...]) -> str:
         """Return the line on it that pytest's summary has, where these are the result's limits."""
@@ -206,7 +222,7 @@ class WithoutMeasurement(Account, frozen=True, kw_only=True):
     def text_of(self, about: AccountSubject, screen: Screen) -> str:
         brief = broken(f"not measured: {reason_line(str(self.why))}", screen.columns)
         doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.asks_doctor else ""
-        return f"{about.label_before}{brief}{doctor}{self.kept.lines(screen.columns)}"
+        return f"{labelled(about.label, brief, screen.columns)}{doctor}{self.kept.lines(screen.columns)}"
 
 
 class Doubted(Account, frozen=True):

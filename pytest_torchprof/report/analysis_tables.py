@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis import tables
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report.columns import COLUMNS, among, terminal_columns
 from pytest_torchprof.text import and_more, counted, printable, show_us, wrapped
 from pytest_torchprof.text.tables import cells, headed, marked_up, terminal_width
@@ -59,6 +60,8 @@ def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None,
         raise UnknownLimit(f"by= takes one of {', '.join(tables.WAYS)}; got {by!r}")
     if sort_by is not None and sort_by not in _SORT_BY and sort_by not in _PER_CALL:
         raise UnknownLimit(f"sort_by= takes one of {', '.join([*_SORT_BY, *_PER_CALL])}; got {sort_by!r}")
+    if not isinstance(top, int) or top < 0:
+        raise UnknownLimit(f"top= takes a whole number from 0; got {top!r}")
     return rows_of(analysis, analysis.steps, by=by, sort_by=sort_by, top=top, width=terminal_width())
 
 
@@ -113,7 +116,9 @@ def _heading(by: str, rows: Sequence[Any], steps: Sequence[StepProfile]) -> str:
 
 
 def _over(steps: Sequence[StepProfile]) -> str:
-    return f"over {len(steps)} steps" if len(steps) > 1 else "in the step"
+    if len(steps) > 1:
+        return f"over {len(steps)} steps"
+    return "in the recording" if steps[0].name is None else "in the step"
 
 
 def _sort_kernels(rows: Sequence[Kernels], sort_by: str | None) -> Sequence[Kernels]:

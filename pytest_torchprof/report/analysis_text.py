@@ -128,9 +128,7 @@ def _describe_recording(analysis: Analysis, width: int, *, says_why_not: bool) -
     counts = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
     device = trace.device_kind.title or devices or "no GPU events"
-    steps = (
-        counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
-    )
+    steps = counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: it is looked at as a whole"
     rank, ranks = rank_and_size(trace) or (0, 1)
     facts = [f"rank {rank} of {ranks}"] if ranks > 1 else []
     facts = [printable(device), *facts, counted(trace.events, "event"), steps]
@@ -145,8 +143,9 @@ def _describe_recording(analysis: Analysis, width: int, *, says_why_not: bool) -
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width
         )
+    uncounted = "in no step" if trace.has_step_ranges else "not counted"
     for gpu_ops, words in (
-        (trace.links.orphans, "launched before the recording began, or by a call that was lost: in no step"),
+        (trace.links.orphans, f"launched before the recording began, or by a call that was lost: {uncounted}"),
         (trace.links.unrecorded, "launched by calls that the profiler does not record"),
     ):
         if gpu_ops:
@@ -186,7 +185,8 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         line = f"{which} of {describe_window(analysis)}; copies and fills do not count"
         if count := _kernels_of_no_step(analysis):
             does = "does" if count == 1 else "do"
-            line += f"; {counted(count, 'kernel')} of no step that ran meanwhile {does} count, unlike in GPU busy"
+            of = "of no step" if analysis.trace.has_step_ranges else "without a launch"
+            line += f"; {counted(count, 'kernel')} {of} that ran meanwhile {does} count, unlike in GPU busy"
         table += wrapped(line, "  ", width=width)
     return "\n".join(table)
 

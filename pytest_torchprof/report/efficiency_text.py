@@ -44,7 +44,8 @@ def describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> st
     if spent := [(name, us) for name, us in asdict(efficiency.step_time).items() if us > 0.0005 * total]:
         shares = [(_ROLES.get(name, name.replace("_", " ")), us / total) for name, us in spent]
         steps = f"; the mean of {len(analysis.steps)}" if len(analysis.steps) > 1 else ""
-        what = f"of a step's time ({show_us(total)} until CPU and GPU are done{steps})"
+        time = "a step's time" if analysis.trace.has_step_ranges else "the time"
+        what = f"of {time} ({show_us(total)} until CPU and GPU are done{steps})"
         shared = share_lines(what, shares, bars, width)
     if efficiency.tensor_core_share is not None:
         lines.append(
@@ -71,14 +72,15 @@ def describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> st
 
 def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float, width: int) -> str:
     """Return the ranges of the CPU between which neither CPU nor GPU has an event."""
+    whole = "step" if analysis.trace.has_step_ranges else "recording"
     columns = (
-        Column("after", lambda row: printable(_name_beginning(row)), "left"),
+        Column("after", lambda row: printable(_name_beginning(row, whole)), "left"),
         Column(
             "before",
-            lambda row: cut_inside(printable(row.before or "the step's end"), max((width - 30) // 2, 12)),
+            lambda row: cut_inside(printable(row.before or f"the {whole}'s end"), max((width - 30) // 2, 12)),
             "left",
         ),
-        Column("of step", lambda row: show_share(row.time_us / total_us)),
+        Column(f"of {whole}", lambda row: show_share(row.time_us / total_us)),
         Column("gaps", lambda row: f"{row.count:,}", leaves=2),
         Column("longest", lambda row: show_us(row.longest_us), leaves=1),
     )
@@ -91,6 +93,6 @@ def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float
     return "\n".join([headed(other[:_MOST_GAPS], columns, heading, width=width), *more])
 
 
-def _name_beginning(row: SilentTime) -> str:
-    after = row.after or "the step's beginning"
+def _name_beginning(row: SilentTime, whole: str) -> str:
+    after = row.after or f"the {whole}'s beginning"
     return after if row.profiler is None else f"{row.profiler} (the profiler), {after}"

@@ -112,7 +112,8 @@ def next_text(lines: Sequence[str], width: int) -> str:
 
 def describe_window(analysis: Analysis) -> str:
     """Return which time a finding's share is a share of."""
-    return f"{show_us(analysis.gpu_work.window_us)} from the first step's start until CPU and GPU are done"
+    begin = "the first step's start" if analysis.trace.has_step_ranges else "the start of the recording"
+    return f"{show_us(analysis.gpu_work.window_us)} from {begin} until CPU and GPU are done"
 
 
 def list_findings(analysis: Analysis, findings: Iterable[Finding], width: int) -> str:

@@ -21,6 +21,7 @@ from pytest_torchprof.report.account import (
     LimitsNotHeld,
     NotJudgedOnCpu,
     WithoutMeasurement,
+    labelled,
 )
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.outcome import Outcome
@@ -29,7 +30,7 @@ from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_
 from pytest_torchprof.testing.joint_judgement import judged_together
 from pytest_torchprof.testing.outcome import came_out
 from pytest_torchprof.testing.results import result_of
-from pytest_torchprof.text import and_more, printable_line
+from pytest_torchprof.text import counted, first_of, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 LEAST_LINES: Final = 12
 """Lines for each failure of a test that has several: together they may then be longer than a screen."""
+MOST_NAMED: Final = 3
+"""The most labels that the line on a test with several failures names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,12 @@ class Conclusion:
 
     def text(self, screen: Screen) -> str:
         """Return what does not hold, at the length that the screen allows."""
-        return _labelled(self.judgement, f"{self.judgement.error(screen)}{self.below}")
+        return labelled(self.label, f"{self.judgement.error(screen)}{self.below}", screen.columns)
+
+    @property
+    def label(self) -> str | None:
+        """The measurement's."""
+        return self.judgement.measurement.label
 
 
 def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Conclusion]:
@@ -102,8 +110,17 @@ def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed 
     unmeasured = [failure.problem.reason for failure in failures if isinstance(failure.problem, NotMeasured)]
     error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
     error.brief = "\n".join(failure.brief for failure in failures)
-    error.in_one_line = f"{failures[0].in_one_line}{and_more(len(failures) - 1, 'measurement')}"
+    error.in_one_line = f"{failures[0].in_one_line}{_also_failing(failures[1:])}"
     return error
+
+
+def _also_failing(others: Sequence[Conclusion]) -> str:
+    """Return how many other measurements fail, and which, for the end of the line on the first; empty without any."""
+    if not others:
+        return ""
+    # Only the first measurement of a test may have no label.
+    named = first_of([printable_line(other.label or "") for other in others], MOST_NAMED)
+    return f"; {counted(len(others), 'other measurement')} {'fails' if len(others) == 1 else 'fail'}: {named}"
 
 
 def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
@@ -134,6 +151,7 @@ def _conclude_one(
     result = result_of(test, judgement, came, compared, concerns)
     kept = _keep(test, judgement.measurement, result)
     named = _named_below(test, judgement, kept)
+    label = judgement.measurement.label
     return Conclusion(
         judgement=judgement,
         result=structs.replace(
@@ -143,8 +161,8 @@ def _conclude_one(
         ),
         problem=came.problem,
         unanswerable=came.unanswerable,
-        brief=_labelled(judgement, (came.problem and came.problem.brief) or ""),
-        in_one_line=_labelled(judgement, (came.problem and came.problem.in_one_line) or ""),
+        brief=labelled(label, (came.problem and came.problem.brief) or "", test.screen.columns),
+        in_one_line=labelled(label, (came.problem and came.problem.in_one_line) or ""),
         below=named.lines(test.screen.columns),
         note=compared.note,
     )
@@ -205,8 +223,3 @@ def _named_below(test: MeasuredTest, judgement: Judgement, kept: Path | None) ->
         recording=None if kept is None else shown(kept),
         with_lines=shown(beside) if beside is not None and beside.is_file() else None,
     )
-
-
-def _labelled(judgement: Judgement, text: str) -> str:
-    label = judgement.measurement.label
-    return f"{printable_line(label)}: {text}" if label else text

@@ -84,6 +84,7 @@ class Torchprof:
 
         Raises NotMeasured if the recording cannot be believed after three attempts.
         """
+        __tracebackhide__ = True  # noqa: F811 - what the function raises is an error of its own lines, or of those that call this.
         if not callable(function):
             given = printable_line(repr(function), 60)
             message = f"torchprof() takes a function and its arguments; got {given}, which cannot be called"

@@ -56,6 +56,7 @@ def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explana
 
 def measure_function(run: TestRun, asked: Measurement, function: Callable[[], Any]) -> Any:
     """Call the measured code as often as the measurement takes, and return what the last call returned."""
+    __tracebackhide__ = True  # noqa: F811 - an error of the function is none of ours.
     result, explanation = None, asked.explanation
     again = partial(_repeat_with_stacks, run, asked.label, function)
     with closing(measured_calls(run, asked, again=again)) as calls:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
 from pytest_torchprof.testing.reported import agree_with_report, is_unexpected_pass
 from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE
-from pytest_torchprof.text import broken, cut, first_line
+from pytest_torchprof.text import broken, first_line
 
 if TYPE_CHECKING:
     import pytest
@@ -72,8 +71,6 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     problem.args, problem.in_columns = whole, in_columns
 
 
-_WHOLE = re.compile(r"\S/\S|\w:\d|pytest ")
-"""Paths, files with their lines, and commands are copied."""
 _ERROR = "E"
 """The mark with which pytest begins the lines of an error below the line that raised it."""
 
@@ -99,8 +96,7 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
         text = f"{name} {in_columns(room)}"
     if len(name) > room:
         text = text.replace(name, f"{kind.__qualname__}:", 1)
-    shown = (line if _WHOLE.search(line) else cut(line, room) for line in broken(text, room).split("\n"))
-    lines[begin:] = [f"{_ERROR}{'':{indent}}{line}" for line in shown]
+    lines[begin:] = [f"{_ERROR}{'':{indent}}{line}" for line in broken(text, room).split("\n")]
 
 
 def _place_skip(report: pytest.TestReport, item: pytest.Item) -> None:

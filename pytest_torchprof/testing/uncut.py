@@ -30,7 +30,6 @@ def write_uncut(reporter: Any) -> None:
     cut_off = [line for line in _lines(reporter) if line.columns > width]
     if not cut_off:
         return
-    # On a terminal in colour pytest counts no name of a test: such a line is cut later, and wraps.
     reporter.write_line("too long for a line above, in full:")
     tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
@@ -49,10 +48,11 @@ class _Line(NamedTuple):
     """The node's name without its file."""
     failure: str
     columns: int
-    """How many it takes in the summary."""
+    """How many pytest takes it to have in the summary."""
 
 
 def _lines(reporter: Any) -> Iterator[_Line]:
+    in_colour = reporter.config.get_terminal_writer().hasmarkup
     for status, letter in _STATUSES.items():
         for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
             if message := getattr(report, ONE_LINE, None):
@@ -62,6 +62,9 @@ def _lines(reporter: Any) -> Iterator[_Line]:
                 which = "" if word in _WORDS else f"{word} "
                 test = node.partition("::")[2] or node
                 columns = width_of(f"{word} {node} - {message}")
+                if in_colour:
+                    # pytest cannot tell the width of a name with marks of colour, takes it for -1, and cuts later.
+                    columns = width_of(f" - {message}") - 1
                 yield _Line(printable(f"{which}{node}"), printable(f"{which}{test}"), message, columns)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from pytest_torchprof.text.lines import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -202,19 +203,15 @@ WIDTH = 100
 
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the text as lines of at most ``width`` columns."""
-    # A code or an option that is broken at its hyphen cannot be copied.
-    lines = textwrap.wrap(
-        words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
-    )
-    # A blank stays at the end of a line if the word after it has to be broken.
-    return [without_commands(line.rstrip()) for line in lines]
+    return [without_commands(line) for line in in_lines(words, min(width, WIDTH), first, indent)]
 
 
 def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 0) -> str:
-    """Return prose with its lines broken where the columns end; a path, and the command at its end, stay whole.
+    """Return prose with its lines broken where the columns end; the command, or path, at its end has lines of its own.
 
     The rest of a line is indented a little more than its beginning, or to the column ``hanging``. If ``columns`` is
-    None, they are not known, as in a file, and lines stay whole.
+    None, they are not known, as in a file, and lines stay whole. A command that is wider can be copied as it is: a
+    shell goes on with its next line.
     """
     if columns is None:
         return text + command
@@ -222,22 +219,17 @@ def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 
     lines = [part for line in above for part in _broken_line(line, columns, hanging)]
     if not command or width_of(last + command) <= columns:
         return "\n".join([*lines, *_broken_line(last + command, columns, hanging)])
-    return "\n".join([*lines, *_broken_line(last.rstrip(), columns, hanging), _hanging_at(last, hanging) + command])
+    begin = _hanging_at(last, hanging)
+    below = command_lines(begin + command, columns) if " " in command else in_lines(command, columns, begin, begin)
+    return "\n".join([*lines, *_broken_line(last.rstrip(), columns, hanging), *below])
 
 
 def _broken_line(line: str, columns: int, hanging: int) -> list[str]:
     if width_of(line) <= columns:
         return [line]
     words = line.lstrip()
-    return textwrap.wrap(
-        words,
-        columns,
-        # Without it a first word that is wider than the line would stand at its beginning.
-        initial_indent=line[: len(line) - len(words)],
-        subsequent_indent=_hanging_at(line, hanging),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    # Without its indent a first word that is wider than the line would stand at the beginning.
+    return in_lines(words, columns, line[: len(line) - len(words)], _hanging_at(line, hanging), breaks_words=False)
 
 
 def _hanging_at(line: str, hanging: int) -> str:

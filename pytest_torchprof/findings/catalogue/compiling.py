@@ -70,13 +70,20 @@ class CompiledInWindow(Finding, frozen=True, kw_only=True, tag="compile-in-windo
     """Code was compiled inside the steps."""
 
     TITLE = "Compiled while measured"
-    SENTENCE = "{time_us:us} ({share:percent} of the time) went into compiling inside the steps"
+    SENTENCE = "{time_us:us} ({share:percent} of the time) went into compiling {where}"
     REMEDY = "more warm-up calls (warmup=); if it compiles at each call, see its recompiles"
     ACTION = "more warm-up calls (warmup=)"
 
     time_us: float
     share: float
     count: int
+    has_steps: bool = True
+    """Whether the recording has steps; without any, the whole of it counts as one."""
+
+    @property
+    def where(self) -> str:
+        """Where that was."""
+        return "inside the steps" if self.has_steps else "while it was recorded"
 
 
 class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):

@@ -47,7 +47,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """Operators launch very often, each time for a few microseconds."""
 
     TITLE = "Many small calls"
-    SENTENCE = "{within} {calls}; a launch of this recording keeps the CPU busy for {launch_us:us} in the median"
+    SENTENCE = "{in_step}{calls}; a launch of this recording keeps the CPU busy for {launch_us:us} in the median"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
     ACTION = "batch the calls, or let torch.compile fuse them"
     _BY_MASKS = (
@@ -72,13 +72,13 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """How long a kernel of each takes."""
     launch_us: float
     """The median length of a launch."""
-    is_whole: bool = False
-    """Whether no steps are marked in the recording."""
+    has_steps: bool = True
+    """Whether the recording has steps; without any, the whole of it counts as one."""
 
     @property
-    def within(self) -> str:
-        """What they are counted in."""
-        return self._WITHIN[self.is_whole]
+    def in_step(self) -> str:
+        """Of what the numbers of calls are."""
+        return "in a step " if self.has_steps else ""
 
     @property
     def _is_by_masks(self) -> bool:
@@ -241,7 +241,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
 
     TITLE = "A constant is made again and again"
     SENTENCE = (
-        "{most_often} ran {most_calls:grouped} times{in_a_step} and made the same values each time{others}: "
+        "{most_often} ran {most_calls:grouped} times{in_step} and made the same values each time{others}: "
         "{time_us:us} of CPU time, apart from what is computed from them"
     )
     REMEDY = (
@@ -264,15 +264,13 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
     """The operators that make these."""
     calls_per_step: tuple[int, ...]
     """How often each of these is made in the step that makes it most often."""
-    is_whole: bool = False
-    """Whether no steps are marked in the recording."""
-
-    _IN_A_STEP: ClassVar[str] = " in a step"
+    has_steps: bool = True
+    """Whether the recording has steps; without any, the whole of it counts as one."""
 
     @property
-    def in_a_step(self) -> str:
-        """What its calls are counted in, where that is not the whole recording."""
-        return "" if self.is_whole else self._IN_A_STEP
+    def in_step(self) -> str:
+        """Within what it ran so often."""
+        return " in a step" if self.has_steps else ""
 
     @property
     def most_often(self) -> str:

@@ -269,7 +269,7 @@ class GpuHeldUp(_OfWindow, frozen=True, kw_only=True, tag="gpu-held-up"):
         "For {held_us:us} of {window_us:us} nothing of the GPU is recorded: its next operation was launched, and "
         "waited for work from before the recording."
     )
-    WHERE = "That operation is {name}{at}; more steps, or a synchronization before the first one, would show the rest."
+    WHERE = "That operation is {name}{at}; a longer recording, or a synchronization before it, would show the rest."
 
     held_us: float
     """How long it waited."""

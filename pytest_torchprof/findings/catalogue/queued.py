@@ -32,8 +32,8 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         "was launched: {longest_before}{of_graph} waited for work from before the recording"
     )
     _TITLE_BEFORE = "Work from before the recording"
-    _SHOW_ALL = "record more steps, or synchronize before the first one (torch.cuda.synchronize())"
-    _MORE_STEPS = "record more steps, or synchronize before the first one"
+    _SHOW_ALL = "record longer, or synchronize (torch.cuda.synchronize()) before what is recorded"
+    _LONGER = "record longer, or synchronize before what is recorded"
     _NO_GRAPHS = "do not act on idle times yet: record without CUDA graphs"
     _EARLIER = "work from before the recording, which the file does not have: nothing ran before on its stream"
     _DEVICE = "another GPU, whose work ended just before"
@@ -135,7 +135,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     @property
     def action(self) -> str:
         if self.is_from_before:
-            return self._MORE_STEPS
+            return self._LONGER
         return self._NO_GRAPHS if self.lacks_work else self.ACTION
 
     @property

@@ -118,8 +118,8 @@ class ProfilerGap(Finding, frozen=True, kw_only=True, tag="profiler-gap"):
         "for {time_us:us} the GPU idled while the profiler handled its own buffers; this is left out of idle times; "
         "without the profiler it does not occur"
     )
-    REMEDY = "none needed; record more steps to see that it does not come back in each"
-    ACTION = "nothing, unless it comes back in each step"
+    REMEDY = "none needed; record longer to see that it does not come back again and again"
+    ACTION = "nothing, unless it comes back again and again"
     SEVERITY = "information"
 
     time_us: float

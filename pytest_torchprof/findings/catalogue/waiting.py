@@ -6,6 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar
 
 from pytest_torchprof.findings.finding import Finding, InRange
+from pytest_torchprof.text import show_us
 
 
 class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
@@ -16,12 +17,15 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     _MOSTLY = ", most of it{in_range}"
     _WITHIN_TWO: ClassVar[str] = " in the ranges {within:name} and {within_too:name}"
 
-    _SPREAD: ClassVar[str] = ", {gaps:in|spread over} {gaps:wait} for a launch"
+    _SPREAD: ClassVar[str] = ", {gaps:in|spread over} {gaps:wait} for a launch, the longest {longest_us:us}{of_gap}"
+    _OF_GAP: ClassVar[str] = " of a gap of {longest_gap_us:us}"
 
     within_too: str | None = None
     """A second range, where none holds half of it, and the two do together."""
     stacks: bool = False
     """Whether functions of Python's are recorded."""
+    longest_gap_us: float | None = None
+    """The idle time that the longest wait is a part of: the launch returns before its operation starts."""
 
     @property
     def in_range(self) -> str:
@@ -30,6 +34,12 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     @property
     def at(self) -> str:
         return super().at or self.words(self._SPREAD)
+
+    @property
+    def of_gap(self) -> str:
+        """The length of the gap with the longest wait, as others have it; empty if it reads the same."""
+        longest = getattr(self, "longest_us", None)
+        return "" if show_us(self.longest_gap_us) in ("-", show_us(longest)) else self.words(self._OF_GAP)
 
     @property
     def mostly(self) -> str:
@@ -49,7 +59,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     SENTENCE = (
         "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
         "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
-        "the time{set_up}) until they were launched{mostly}, the longest wait {longest_us:us} before "
+        "the time{set_up}) until they were launched{mostly}, the longest wait {longest_us:us}{of_gap} before "
         "{longest_before}{slowed}"
     )
     _SET_UP = ", {set_up_us:us} of it in one-time set-up"
@@ -152,7 +162,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _FOR_DATA = "The GPU waits for data"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
-        "{gaps:wait} for a launch{mostly}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
+        "{gaps:wait} for a launch{mostly}, the longest {longest_us:us}{of_gap} before {longest_before}{loading}{slowed}"
     )
     _LOADING = "; {data_loading_us:us} of it passed while data was being loaded"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
