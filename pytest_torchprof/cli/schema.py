@@ -395,6 +395,7 @@ def history() -> Schema:
         "left_out": mapped(WHOLE),
         "not_in_git": listed(TEXT),
         "not_pushed": listed(TEXT),
+        "ci_pause": nullable(fields({**every("last since", TEXT), "ahead": listed(TEXT)})),
         "diverged": listed(TEXT),
         "events": listed(event),
         "stopped": listed(

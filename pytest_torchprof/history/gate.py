@@ -64,7 +64,8 @@ def is_lacking(series: Series, since: datetime | None) -> bool:
 
 def is_unsure(branch: BranchRuns) -> bool:
     """Whether the runs of a branch, or their order, are not known in full."""
-    return branch.ordered_by is OrderedBy.DATES or branch.refused > 0 or bool(branch.not_in_git)
+    is_ordered = branch.ordered_by is not OrderedBy.DATES and not branch.not_in_git
+    return not is_ordered or branch.refused > 0 or branch.ci_pause is not None
 
 
 def is_since(point: Point, since: datetime | None) -> bool:
