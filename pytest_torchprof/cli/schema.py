@@ -399,7 +399,13 @@ def history() -> Schema:
         "diverged": listed(TEXT),
         "events": listed(event),
         "stopped": listed(
-            fields({**every("id folder hardware until", TEXT), "accepted": nullable(TEXT), "runs": WHOLE})
+            fields(
+                {
+                    **every("id folder until missed_from", TEXT),
+                    **every("hardware accepted", nullable(TEXT)),
+                    "runs": WHOLE,
+                }
+            )
         ),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),

@@ -91,6 +91,7 @@ def _stopped(stopped: StoppedHardware, notes: Notes) -> dict[str, Any]:
         "folder": stopped.folder,
         "hardware": stopped.hardware,
         "until": stopped.until,
+        "missed_from": stopped.missed_from,
         "runs": stopped.runs,
     }
 

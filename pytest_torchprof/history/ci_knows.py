@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.history.ancestry import date_of, line_from, sha_of
-from pytest_torchprof.history.pauses import longest_time
+from pytest_torchprof.history.pauses import A_DAY, longest_usual
 from pytest_torchprof.history.record import Event
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def ci_pause(points: Sequence[RunHead], left_out: Iterable[RunHead], parents: Ma
     first = dict(reversed([(sha_of(run), run.began) for run in by_ci]))
     pauses = [later - earlier for earlier, later in pairwise(sorted(first.values()))]
     last = by_ci[-1]
-    if max(run.began for run in ahead) - last.began <= longest_time(pauses):
+    if max(run.began for run in ahead) - last.began <= longest_usual(pauses, A_DAY):
         return None
     shas = tuple(dict.fromkeys(map(sha_of, sorted(ahead, key=date_of))))
     return CiPause(last=sha_of(last), since=last.began, ahead=shas)

@@ -56,8 +56,8 @@ def verdict_on_times(
 
 
 def is_lacking(series: Series, since: datetime | None) -> bool:
-    """Whether its newest commit was not measured; what was given up before the day that is asked for is not missed."""
-    if series.stopped is not None and since is not None and series.stopped.date < since:
+    """Whether its newest commit was not measured; a loss that was due before the day that is asked for is no news."""
+    if series.stopped is not None and since is not None and series.stopped.missed_date < since:
         return series.open_end
     return series.newest_is_lacking
 

@@ -142,8 +142,10 @@ def stopped_texts(all_series: Sequence[Series]) -> list[str]:
 def _stopped(stopped: StoppedHardware, notes: Notes) -> str:
     known = stopped.accepted_because(notes)
     lacking = f"{counted(stopped.runs, 'run')} of this branch came later and did not measure on it"
-    last = f"not measured any more: {stopped.hardware}, last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
-    return f"{last}; {lacking}  [{stopped.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
+    last = f"last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
+    missed = f"missed since {stopped.missed_from[:7]} ({stopped.missed_date.date().isoformat()})"
+    named = f"not measured any more: {stopped.hardware or 'any CPU'}, {last}, {missed}"
+    return f"{named}; {lacking}  [{stopped.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
 
 
 def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point], bool]) -> list[str]:
