@@ -114,6 +114,30 @@ def test_new_files_make_a_run_dirty_also_where_git_is_told_not_to_show_them(run_
     assert record.commit.dirty
 
 
+@pytest.mark.parametrize("what", ["edited", "new file", "another commit"])
+def test_a_changed_submodule_makes_a_run_dirty_also_where_git_is_told_to_pass_over_it(tmp_path, what):
+    library, top = tmp_path / "library", tmp_path / "top"
+    for made in (library, top):
+        made.mkdir()
+        git(made, "init", "-q")
+        (made / "code.py").write_text("x = 1\n")
+        git(made, "add", "-A")
+        git(made, "commit", "-q", "-m", "one")
+    git(top, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "library")
+    git(top, "config", "-f", ".gitmodules", "submodule.library.ignore", "all")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "with a submodule")
+    git(top, "config", "diff.ignoreSubmodules", "all")
+    assert not commit_record(top, {}).dirty
+    if what == "edited":
+        (top / "library" / "code.py").write_text("x = 2\n")
+    elif what == "new file":
+        (top / "library" / "more.py").write_text("x = 2\n")
+    else:
+        git(top / "library", "commit", "-q", "--allow-empty", "-m", "two")
+    assert commit_record(top, {}).dirty
+
+
 def test_a_run_outside_a_repository_leaves_a_record_without_a_commit(run_tests, monkeypatch, pytester):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(pytester.path.parent))
     run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)

@@ -18,4 +18,7 @@ Length = TypeVar("Length", int, timedelta)
 def longest_usual(pauses: Sequence[Length], shortest: Length) -> Length:
     """Return how long a pause may be after these, in commits or in time, but not less than the shortest that counts."""
     # A lone pause may be chance: whoever came twice on one day may well come each second day.
-    return max([*pauses[-_RECENT:], shortest]) * (2 if len(pauses) == 1 else 1)
+    longest = shortest
+    for pause in pauses[-_RECENT:]:
+        longest = max(longest, pause)
+    return longest + longest if len(pauses) == 1 else longest
