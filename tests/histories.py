@@ -67,7 +67,7 @@ def run_of(commit: int, *measured: tuple[MeasurementRecord, dict], **facts: obje
             project="example.org/team/model",
             folder="",
             sha=sha(commit),
-            parents=line[:1],
+            parents=own.get("ancestors", line)[:1],
             date=DAY + timedelta(days=commit),
             ancestors=line,
             shallow=False,

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import zipfile
 from contextlib import chdir
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -1178,6 +1178,7 @@ def spoilt(**changed):
 
 
 MEASUREMENT = PLAIN["measurements"][0]
+TIMES = {"conditions": {"cpu": "EPYC"}, "samples": 3, "median_us": 2.0, "quantiles_us": [1.0, 2.0, 3.0]}
 BAD = {
     "cut": encode(GOOD)[:-20],
     "no archive": b"not packed",
@@ -1203,9 +1204,49 @@ BAD = {
     "a measurement twice": spoilt(
         measurements=[MEASUREMENT, {**MEASUREMENT, "counts": {"kernels": 6}}], varying=[{}, {}]
     ),
+    "ended before it began": spoilt(ended="2026-01-02T00:59:59Z"),
+    "of a clock that was not set": spoilt(began="1970-01-01T00:00:07Z"),
+    "before the commit": spoilt(commit={**PLAIN["commit"], "date": "2026-01-04T00:00:00Z"}),
+    "a local run of CI": spoilt(event="local", ci={"provider": "github"}),
+    "its own parent": spoilt(commit={**PLAIN["commit"], "parents": [sha(1)], "ancestors": []}),
+    "its own ancestor": spoilt(commit={**PLAIN["commit"], "ancestors": [sha(0), sha(1)]}),
+    "two first parents": spoilt(commit={**PLAIN["commit"], "ancestors": [sha(7)]}),
+    "ancestors without a parent": spoilt(commit={**PLAIN["commit"], "parents": []}),
+    "ancestors in a circle": spoilt(commit={**PLAIN["commit"], "ancestors": [sha(0), sha(7), sha(0)]}),
+    "rank 2 of 2": spoilt(measurements=[{**MEASUREMENT, "rank": 2, "ranks": 2}]),
+    "rank -1": spoilt(measurements=[{**MEASUREMENT, "rank": -1, "ranks": 2}]),
+    "a rank of none": spoilt(measurements=[{**MEASUREMENT, "rank": 0}]),
+    "ranks without a rank": spoilt(measurements=[{**MEASUREMENT, "ranks": 2}]),
+    "numbers of what was not measured": spoilt(measurements=[{**MEASUREMENT, "outcome": "not measured"}]),
+    "a structure of what was skipped": spoilt(measurements=[{**MEASUREMENT, "outcome": "skipped", "counts": {}}]),
+    "more kernels than it lists": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": 6}}]),
+    "fewer kernels than it lists": spoilt(
+        structures=[[PLAIN["structures"][0][0], [*PLAIN["structures"][0][1], ["copy", 1]]]]
+    ),
+    "a kernel twice": spoilt(structures=[[PLAIN["structures"][0][0], [["gemm", 4], ["gemm", 1]]]]),
+    "a time of no sample": spoilt(varying=[{"time": {**TIMES, "samples": 0}}]),
+    "quartiles out of order": spoilt(varying=[{"time": {**TIMES, "quantiles_us": [1.0, 3.0, 2.0]}}]),
+    "a median above its quartiles": spoilt(varying=[{"time": {**TIMES, "median_us": 4.0}}]),
+    "a median below its quartiles": spoilt(varying=[{"time": {**TIMES, "median_us": 0.5}}]),
+    "measured and not": spoilt(all_tests={"below": [""], "unmeasured": [TEST]}),
     "another project": encode(run_of(2, launched(TEST, FIVE), project="example.org/other")),
     "the same id": encode(replace(run_of(2, launched(TEST, SIX)), uuid=GOOD.uuid)),
 }
+
+
+def test_a_run_that_is_still_to_come_is_not_taken(tmp_path, capsys):
+    now = datetime.now(UTC)
+    soon, later = (
+        replace(
+            run_of(at, launched(TEST, FIVE)), began=now + timedelta(hours=hours), ended=now + timedelta(hours=hours)
+        )
+        for at, hours in ((3, 23), (4, 25))
+    )
+    store, incoming = write(tmp_path / "store", [GOOD]), write(tmp_path / "in", [soon, later])
+    assert main(["history", "import", str(store), str(incoming)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert later.uuid in told.err
 
 
 @pytest.mark.parametrize("name", BAD)
