@@ -94,7 +94,7 @@ def run_of(commit: int, *measured: tuple[MeasurementRecord, dict], **facts: obje
         ),
         varying=tuple(VaryingRecord(numbers={"gpu_busy_us": 10.0 + commit}) for _ in measured),
     )
-    return replace(run, **facts)
+    return replace(run, **{"ended": facts.get("began", run.ended), **facts})
 
 
 def write(folder: Path, runs: Sequence[RunRecord]) -> Path:

@@ -816,8 +816,10 @@ def test_what_the_records_know_of_ancestors_orders_the_commits_whatever_their_da
     tmp_path, capsys, days, measured
 ):
     runs = [
-        replace(
-            run_of(at, launched(TEST, FIVE if at < 2 else SIX), date=DAY + timedelta(days=days[at])),
+        run_of(
+            at,
+            launched(TEST, FIVE if at < 2 else SIX),
+            date=DAY + timedelta(days=days[at]),
             began=DAY + timedelta(days=10 + measured[at]),
         )
         for at in range(4)
@@ -832,8 +834,10 @@ def test_what_the_records_know_of_ancestors_orders_the_commits_whatever_their_da
 def test_where_dates_join_two_lines_of_commits_each_of_them_keeps_its_own_order(tmp_path, capsys):
     lines = [(0, 1, 2), (600, 601, 602)]
     runs = [
-        replace(
-            run_of(at, launched(TEST, {"k": at}), date=DAY + timedelta(days=line[0])),
+        run_of(
+            at,
+            launched(TEST, {"k": at}),
+            date=DAY + timedelta(days=line[0]),
             began=DAY + timedelta(days=1000 - at),
         )
         for line in lines for at in line

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from histories import DAY, launched, run_of, sha, write
-from msgspec.structs import replace
 from test_history import FIVE, SIX, TEST, changes, given_up
 
 from pytest_torchprof.cli import main
@@ -86,7 +85,7 @@ def test_ci_is_silent_when_it_pauses_for_longer_than_it_did_of_late(tmp_path, ca
 
 def late(**facts):
     """A local run long after CI's last one, of a commit that CI does not know."""
-    return replace(local(40, SIX, sha=sha("late"), **facts), began=DAY + timedelta(days=40))
+    return local(40, SIX, sha=sha("late"), began=DAY + timedelta(days=40), **facts)
 
 
 @pytest.mark.parametrize(

@@ -218,8 +218,8 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
     def of_run(self, run: HistoryRun) -> list[SameRuns | _Unjudged]:
         """Return those of a run's measurements."""
         self._run = run
-        aliases = self._drafts.notes.aliases
-        self._present = {run.measurements[number].test for number in run.rows} if aliases else set()
+        are_renamed = self._drafts.notes.aliases or self._drafts.notes.moved
+        self._present = {run.measurements[number].test for number in run.rows} if are_renamed else set()
         return list(map(self.__getitem__, run.rows))
 
     def __missing__(self, number: int) -> SameRuns | _Unjudged:
@@ -236,7 +236,7 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
             us, under = array("d"), array("I")
             place.stretches.append(SameRuns(measured=measured, versions=place.versions, indices=[], us=us, under=under))
         growing = place if isinstance(place, _Unjudged) else place.stretches[-1]
-        if measured.test not in notes.aliases:
+        if now == measured.test:
             self[number] = growing
         return growing
 
