@@ -838,7 +838,7 @@ def test_where_dates_join_two_lines_of_commits_each_of_them_keeps_its_own_order(
             at,
             launched(TEST, {"k": at}),
             date=DAY + timedelta(days=line[0]),
-            began=DAY + timedelta(days=1000 - at),
+            began=DAY + timedelta(days=2000 - at),
         )
         for line in lines for at in line
     ]  # fmt: skip
@@ -958,9 +958,29 @@ def test_a_commit_that_the_clone_holds_aside_from_the_branch_is_named_and_leaves
     assert f"aside from it in the clone: {aside[:7]}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_runs_that_are_no_points_are_each_counted_once_by_their_reason(stale, capsys):
+    """Two of another branch, one that left the branch, one that nobody pushed, and all that are the branch's."""
+    clone, shas, folder = stale
+    git(clone, "fetch", "-q")
+    git(clone, "checkout", "-q", "-b", "aside", shas[1])
+    git(clone, "commit", "-m", "taken back", "--allow-empty")
+    aside = git(clone, "rev-parse", "HEAD")
+    git(clone, "checkout", "-q", "main")
+    line = tuple(shas[:2][::-1])
+    odd = [run_of(9, launched(TEST, FIVE), sha=sha(name), ancestors=line, branch="side") for name in "ab"]
+    odd += [run_of(9, launched(TEST, FIVE), sha=aside, ancestors=line), given_up(9, ancestors=line)]
+    told = changes(capsys, write(folder, odd), f"--git={clone}")
+    assert told["runs"] == 5
+    assert told["left_out"] == {
+        "other branches": 2,
+        "commits that left the branch": 1,
+        "local commits that CI does not know": 1,
+    }
+
+
 def given_up(own_line, **facts):
     """A run of somebody's commit on main that was never pushed."""
-    facts = {"sha": sha("mine"), "parents": (sha(4),), "ancestors": tuple(map(sha, range(4, -1, -1))), **facts}
+    facts = {"sha": sha("mine"), "ancestors": tuple(map(sha, range(4, -1, -1))), **facts}
     return run_of(own_line, launched(TEST, SEVEN), event=Event.LOCAL, **facts)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -1335,6 +1336,40 @@ def test_a_single_run_is_removed_by_its_id_or_its_commit(where, capsys, named):
     assert kept(where) == sorted([runs[0], *runs[2:]], key=lambda run: run.uuid)
     assert main(["history", "prune", where, "--run", name, "--yes"]) == 2
     assert f"no run whose id or commit begins with {name}" in capsys.readouterr().err
+
+
+def remedy_in(text):
+    """Return the words of the command that ``verify`` prints for a record."""
+    (command,) = re.findall(r"torchprof (history prune .+ --yes) removes it", text)
+    return shlex.split(command)
+
+
+@pytest.mark.parametrize("damage", ["its beginning", "its end"])
+def test_a_record_that_was_damaged_in_a_database_is_removed_by_the_line_that_verify_prints(
+    database, store_of, capsys, damage
+):
+    import sqlalchemy
+
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(4)]
+    fill(database, runs)
+    whole = encode(runs[2])
+    damaged = bytes(20) + whole[20:] if damage == "its beginning" else whole[:-20]
+    with connected(database) as connection:
+        change = sqlalchemy.text("UPDATE record SET packed = :packed WHERE uuid = :uuid")
+        connection.execute(change, {"packed": damaged, "uuid": runs[2].uuid})
+    assert main(["history", "verify", database]) == 2
+    told = capsys.readouterr().err
+    if "***" in told:
+        told = told.replace(store(database).shown, database)
+    words = remedy_in(told)
+    assert main([*words[:-1]]) == 0
+    assert "1 damaged record would be removed, 3 stay" in capsys.readouterr().out
+    assert main(words) == 0
+    assert capsys.readouterr().out == "1 damaged record removed, 3 stay\n"
+    assert main(["history", "verify", database]) == 0
+    never = store_of(database.partition(":")[0].partition("+")[0])
+    fill(never, [run for run in runs if run is not runs[2]])
+    assert rows(database) == rows(never)
 
 
 def test_the_tables_of_what_was_removed_are_those_of_a_store_that_never_had_it(database, store_of):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UNUSABLE
 from pytest_torchprof.cli.history_read import store_that_is_there
-from pytest_torchprof.history.record import BadRecord, RunRecord
+from pytest_torchprof.history.record import BadRecord, NewerRecord, RunRecord
 from pytest_torchprof.history.rows_differ import RowsDiffer
 from pytest_torchprof.history.store import records_of
 from pytest_torchprof.history.stores import has_tables, tables_at
@@ -54,7 +54,7 @@ def _verify(arguments: Namespace) -> int:
     tables = f", {counted(len(differing), 'record')} with other rows in the tables{rebuild}" if differing else ""
     sys.stdout.write(f"{counts}{tables}\n")
     sys.stderr.writelines(f"{printable(line)}\n" for own in differing for line in differing_lines(own))
-    return _named(bad) or (_DIFFERENT if differing else 0)
+    return _named(bad, store.shown) or (_DIFFERENT if differing else 0)
 
 
 def _upgrade(arguments: Namespace) -> int:
@@ -66,13 +66,21 @@ def _upgrade(arguments: Namespace) -> int:
 
 
 def _rebuild(arguments: Namespace) -> int:
-    good, bad = tables_at(arguments.store).rebuild()
+    tables = tables_at(arguments.store)
+    good, bad = tables.rebuild()
     sys.stdout.write(f"tables made anew from {counted(good, 'record')}, {len(bad)} cannot be believed\n")
-    return _named(bad)
+    return _named(bad, tables.shown)
 
 
-def _named(bad: Iterable[BadRecord]) -> int:
-    """Name records that cannot be believed; return the exit status."""
-    lines = [f"{printable(str(problem))}\n" for problem in bad]
+def _named(bad: Iterable[BadRecord], shown: str) -> int:
+    """Name records of a store that cannot be believed, and how to remove them; return the exit status."""
+    lines = [f"{printable(str(problem))}{_remedy(problem, shown)}\n" for problem in bad]
     sys.stderr.writelines(lines)
     return UNUSABLE if lines else 0
+
+
+def _remedy(problem: BadRecord, shown: str) -> str:
+    # What a newer version has written is whole, and a file is there to be seen.
+    if problem.uuid is None or isinstance(problem, NewerRecord):
+        return ""
+    return f"; torchprof history prune {quoted(shown)} --run {problem.uuid} --yes removes it"

@@ -212,6 +212,8 @@ class BadRecord(TorchprofError):
     """A file that is no record of a run, or one that may not be believed; the error's text names the file."""
 
     code = Code.BAD_RECORD
+    uuid: str | None = None
+    """Under which id a database keeps it."""
 
 
 class NewerRecord(BadRecord):
