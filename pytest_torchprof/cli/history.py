@@ -29,7 +29,7 @@ from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.changes_json import changes_json
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.gate import (
-    Verdict,
+    GateVerdict,
     is_lacking,
     is_since,
     is_unsure,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.times import JudgedTimes
 
 DONE, UNKNOWN = 0, 3
-_STATUS: Final = {Verdict.UNCHANGED: DONE, Verdict.CHANGED: 1, Verdict.UNKNOWN: UNKNOWN}
+_STATUS: Final = {GateVerdict.UNCHANGED: DONE, GateVerdict.CHANGED: 1, GateVerdict.UNKNOWN: UNKNOWN}
 _RETRIES: Final = 3
 """How often a request is made again that finds out whether a source is the run of a fleet."""
 

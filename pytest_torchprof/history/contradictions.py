@@ -1,10 +1,13 @@
-"""What a record must not say, since one part of it denies another: whoever wrote it, no run was so."""
+"""What a record must not say, since one part of it denies another: whoever wrote it, no run was so.
+
+The records' own module asks for this, so that the parts of records have no types here.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.report.outcome import Outcome
 
@@ -12,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from pytest_torchprof.history.record import CommitRecord, KernelCount, MeasurementRecord, RunHead, RunRecord
 
 _FIRST_YEAR: Final = 2015
 """Before it there was nothing to measure: a clock that is not set begins in 1970 or 2000."""
@@ -24,7 +26,7 @@ class Contradiction(ValueError):
     """What is wrong with a record, without its name."""
 
 
-def refuse_measurements(record: RunRecord) -> None:
+def refuse_measurements(record: Any) -> None:
     """Raise Contradiction if what a run has measured denies itself."""
     kernels = {structure.name: structure.kernels for structure in record.structures}
     for own, listed in kernels.items():
@@ -38,7 +40,7 @@ def refuse_measurements(record: RunRecord) -> None:
         refuse_measured_and_not({measured.test for measured in record.measurements}, record.all_tests.unmeasured)
 
 
-def refuse_run(run: RunHead) -> None:
+def refuse_run(run: Any) -> None:
     """Raise Contradiction if a run's dates, its event or its commit cannot be as they are."""
     if run.ended < run.began:
         raise Contradiction(f"it ended at {run.ended.isoformat()}, before it began at {run.began.isoformat()}")
@@ -53,7 +55,7 @@ def refuse_run(run: RunHead) -> None:
             raise Contradiction(f"its commit is of {date}, after the run ended at {run.ended.isoformat()}")
 
 
-def _refuse_commit(commit: CommitRecord) -> None:
+def _refuse_commit(commit: Any) -> None:
     if commit.sha in commit.parents or commit.sha in commit.ancestors:
         raise Contradiction(f"the commit {commit.sha} comes before itself")
     if commit.ancestors and commit.ancestors[:1] != commit.parents[:1]:
@@ -62,13 +64,13 @@ def _refuse_commit(commit: CommitRecord) -> None:
         raise Contradiction(f"the commit {commit.sha} has an ancestor more than once")
 
 
-def refuse_future(run: RunHead, now: datetime) -> None:
+def refuse_future(run: Any, now: datetime) -> None:
     """Raise Contradiction if a run began later than now, as far as clocks agree."""
     if run.began > now + _CLOCKS_DIFFER:
         raise Contradiction(f"it began at {run.began.isoformat()}, which is still to come")
 
 
-def refuse_measurement(measured: MeasurementRecord) -> None:
+def refuse_measurement(measured: Any) -> None:
     """Raise Contradiction if a measurement denies itself."""
     rank, ranks = measured.rank, measured.ranks
     if (rank is None) != (ranks is None):
@@ -79,13 +81,13 @@ def refuse_measurement(measured: MeasurementRecord) -> None:
         raise Contradiction(f"{measured.test} was not measured, and has numbers")
 
 
-def refuse_structure(name: str, kernels: Sequence[KernelCount]) -> None:
+def refuse_structure(name: str, kernels: Sequence[Any]) -> None:
     """Raise Contradiction if a structure lists a kernel twice."""
     if len({kernel.name for kernel in kernels}) < len(kernels):
         raise Contradiction(f"the structure {name} lists a kernel more than once")
 
 
-def refuse_other_count(measured: MeasurementRecord, kernels: Sequence[KernelCount]) -> None:
+def refuse_other_count(measured: Any, kernels: Sequence[Any]) -> None:
     """Raise Contradiction if a measurement has more or fewer kernels than the structure that it names."""
     known = measured.counts.get("kernels")
     # A list that nobody kept is empty.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 
-class Verdict(StrEnum):
+class GateVerdict(StrEnum):
     """What a gate says of a branch."""
 
     CHANGED = "changed"
@@ -29,30 +29,30 @@ class Verdict(StrEnum):
     UNCHANGED = "unchanged"
 
 
-def joint_verdict(verdicts: Collection[Verdict]) -> Verdict:
+def joint_verdict(verdicts: Collection[GateVerdict]) -> GateVerdict:
     """Return what several gates say together: a change goes before what cannot be told."""
-    return next((own for own in (Verdict.CHANGED, Verdict.UNKNOWN) if own in verdicts), Verdict.UNCHANGED)
+    return next((own for own in (GateVerdict.CHANGED, GateVerdict.UNKNOWN) if own in verdicts), GateVerdict.UNCHANGED)
 
 
-def verdict_on_counts(branch: BranchRuns, events: Iterable[HistoryEvent], *, lacking: bool) -> Verdict:
+def verdict_on_counts(branch: BranchRuns, events: Iterable[HistoryEvent], *, lacking: bool) -> GateVerdict:
     """Return the verdict on changes of counts; ``lacking``: whether the newest commit was not measured in full."""
     unknown = [event for event in events if accepted_because(event, branch.notes) is None]
     states = [(event.holds, change.state) for event in unknown for change in event.changes]
     if any(holds for holds, _ in states):
-        return Verdict.CHANGED
+        return GateVerdict.CHANGED
     unsure = any(state is State.UNSTEADY for _, state in states) or lacking
-    return Verdict.UNKNOWN if unsure or is_unsure(branch) else Verdict.UNCHANGED
+    return GateVerdict.UNKNOWN if unsure or is_unsure(branch) else GateVerdict.UNCHANGED
 
 
 def verdict_on_times(
     branch: BranchRuns, judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent], *, lacking: bool
-) -> Verdict:
+) -> GateVerdict:
     """Return the verdict on steps of times: none can be told as long as every series is too short for any."""
     if any(event.holds and time_accepted_because(event, branch.notes) is None for event in steps):
-        return Verdict.CHANGED
+        return GateVerdict.CHANGED
     shown = any(times.smallest is not None for times in judged)
     sure = shown and not lacking
-    return Verdict.UNKNOWN if not sure or is_unsure(branch) else Verdict.UNCHANGED
+    return GateVerdict.UNKNOWN if not sure or is_unsure(branch) else GateVerdict.UNCHANGED
 
 
 def is_lacking(series: Series, since: datetime | None) -> bool:
