@@ -67,7 +67,7 @@ def run_of(commit: int, *measured: tuple[MeasurementRecord, dict], **facts: obje
             project="example.org/team/model",
             folder="",
             sha=sha(commit),
-            parents=line[:1],
+            parents=own.get("ancestors", line)[:1],
             date=DAY + timedelta(days=commit),
             ancestors=line,
             shallow=False,
@@ -94,7 +94,7 @@ def run_of(commit: int, *measured: tuple[MeasurementRecord, dict], **facts: obje
         ),
         varying=tuple(VaryingRecord(numbers={"gpu_busy_us": 10.0 + commit}) for _ in measured),
     )
-    return replace(run, **facts)
+    return replace(run, **{"ended": facts.get("began", run.ended), **facts})
 
 
 def write(folder: Path, runs: Sequence[RunRecord]) -> Path:

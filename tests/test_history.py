@@ -12,7 +12,7 @@ import sys
 import textwrap
 import zipfile
 from contextlib import chdir
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -112,6 +112,30 @@ def test_new_files_make_a_run_dirty_also_where_git_is_told_not_to_show_them(run_
     run_tests(MEASURED, "--torchprof-history=kept")
     (record,) = records(pytester.path / "kept")
     assert record.commit.dirty
+
+
+@pytest.mark.parametrize("what", ["edited", "new file", "another commit"])
+def test_a_changed_submodule_makes_a_run_dirty_also_where_git_is_told_to_pass_over_it(tmp_path, what):
+    library, top = tmp_path / "library", tmp_path / "top"
+    for made in (library, top):
+        made.mkdir()
+        git(made, "init", "-q")
+        (made / "code.py").write_text("x = 1\n")
+        git(made, "add", "-A")
+        git(made, "commit", "-q", "-m", "one")
+    git(top, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "library")
+    git(top, "config", "-f", ".gitmodules", "submodule.library.ignore", "all")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "with a submodule")
+    git(top, "config", "diff.ignoreSubmodules", "all")
+    assert not commit_record(top, {}).dirty
+    if what == "edited":
+        (top / "library" / "code.py").write_text("x = 2\n")
+    elif what == "new file":
+        (top / "library" / "more.py").write_text("x = 2\n")
+    else:
+        git(top / "library", "commit", "-q", "--allow-empty", "-m", "two")
+    assert commit_record(top, {}).dirty
 
 
 def test_a_run_outside_a_repository_leaves_a_record_without_a_commit(run_tests, monkeypatch, pytester):
@@ -792,8 +816,10 @@ def test_what_the_records_know_of_ancestors_orders_the_commits_whatever_their_da
     tmp_path, capsys, days, measured
 ):
     runs = [
-        replace(
-            run_of(at, launched(TEST, FIVE if at < 2 else SIX), date=DAY + timedelta(days=days[at])),
+        run_of(
+            at,
+            launched(TEST, FIVE if at < 2 else SIX),
+            date=DAY + timedelta(days=days[at]),
             began=DAY + timedelta(days=10 + measured[at]),
         )
         for at in range(4)
@@ -808,9 +834,11 @@ def test_what_the_records_know_of_ancestors_orders_the_commits_whatever_their_da
 def test_where_dates_join_two_lines_of_commits_each_of_them_keeps_its_own_order(tmp_path, capsys):
     lines = [(0, 1, 2), (600, 601, 602)]
     runs = [
-        replace(
-            run_of(at, launched(TEST, {"k": at}), date=DAY + timedelta(days=line[0])),
-            began=DAY + timedelta(days=1000 - at),
+        run_of(
+            at,
+            launched(TEST, {"k": at}),
+            date=DAY + timedelta(days=line[0]),
+            began=DAY + timedelta(days=2000 - at),
         )
         for line in lines for at in line
     ]  # fmt: skip
@@ -930,9 +958,29 @@ def test_a_commit_that_the_clone_holds_aside_from_the_branch_is_named_and_leaves
     assert f"aside from it in the clone: {aside[:7]}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_runs_that_are_no_points_are_each_counted_once_by_their_reason(stale, capsys):
+    """Two of another branch, one that left the branch, one that nobody pushed, and all that are the branch's."""
+    clone, shas, folder = stale
+    git(clone, "fetch", "-q")
+    git(clone, "checkout", "-q", "-b", "aside", shas[1])
+    git(clone, "commit", "-m", "taken back", "--allow-empty")
+    aside = git(clone, "rev-parse", "HEAD")
+    git(clone, "checkout", "-q", "main")
+    line = tuple(shas[:2][::-1])
+    odd = [run_of(9, launched(TEST, FIVE), sha=sha(name), ancestors=line, branch="side") for name in "ab"]
+    odd += [run_of(9, launched(TEST, FIVE), sha=aside, ancestors=line), given_up(9, ancestors=line)]
+    told = changes(capsys, write(folder, odd), f"--git={clone}")
+    assert told["runs"] == 5
+    assert told["left_out"] == {
+        "other branches": 2,
+        "commits that left the branch": 1,
+        "local commits that CI does not know": 1,
+    }
+
+
 def given_up(own_line, **facts):
     """A run of somebody's commit on main that was never pushed."""
-    facts = {"sha": sha("mine"), "parents": (sha(4),), "ancestors": tuple(map(sha, range(4, -1, -1))), **facts}
+    facts = {"sha": sha("mine"), "ancestors": tuple(map(sha, range(4, -1, -1))), **facts}
     return run_of(own_line, launched(TEST, SEVEN), event=Event.LOCAL, **facts)
 
 
@@ -1154,6 +1202,7 @@ def spoilt(**changed):
 
 
 MEASUREMENT = PLAIN["measurements"][0]
+TIMES = {"conditions": {"cpu": "EPYC"}, "samples": 3, "median_us": 2.0, "quantiles_us": [1.0, 2.0, 3.0]}
 BAD = {
     "cut": encode(GOOD)[:-20],
     "no archive": b"not packed",
@@ -1179,9 +1228,49 @@ BAD = {
     "a measurement twice": spoilt(
         measurements=[MEASUREMENT, {**MEASUREMENT, "counts": {"kernels": 6}}], varying=[{}, {}]
     ),
+    "ended before it began": spoilt(ended="2026-01-02T00:59:59Z"),
+    "of a clock that was not set": spoilt(began="1970-01-01T00:00:07Z"),
+    "before the commit": spoilt(commit={**PLAIN["commit"], "date": "2026-01-04T00:00:00Z"}),
+    "a local run of CI": spoilt(event="local", ci={"provider": "github"}),
+    "its own parent": spoilt(commit={**PLAIN["commit"], "parents": [sha(1)], "ancestors": []}),
+    "its own ancestor": spoilt(commit={**PLAIN["commit"], "ancestors": [sha(0), sha(1)]}),
+    "two first parents": spoilt(commit={**PLAIN["commit"], "ancestors": [sha(7)]}),
+    "ancestors without a parent": spoilt(commit={**PLAIN["commit"], "parents": []}),
+    "ancestors in a circle": spoilt(commit={**PLAIN["commit"], "ancestors": [sha(0), sha(7), sha(0)]}),
+    "rank 2 of 2": spoilt(measurements=[{**MEASUREMENT, "rank": 2, "ranks": 2}]),
+    "rank -1": spoilt(measurements=[{**MEASUREMENT, "rank": -1, "ranks": 2}]),
+    "a rank of none": spoilt(measurements=[{**MEASUREMENT, "rank": 0}]),
+    "ranks without a rank": spoilt(measurements=[{**MEASUREMENT, "ranks": 2}]),
+    "numbers of what was not measured": spoilt(measurements=[{**MEASUREMENT, "outcome": "not measured"}]),
+    "a structure of what was skipped": spoilt(measurements=[{**MEASUREMENT, "outcome": "skipped", "counts": {}}]),
+    "more kernels than it lists": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": 6}}]),
+    "fewer kernels than it lists": spoilt(
+        structures=[[PLAIN["structures"][0][0], [*PLAIN["structures"][0][1], ["copy", 1]]]]
+    ),
+    "a kernel twice": spoilt(structures=[[PLAIN["structures"][0][0], [["gemm", 4], ["gemm", 1]]]]),
+    "a time of no sample": spoilt(varying=[{"time": {**TIMES, "samples": 0}}]),
+    "quartiles out of order": spoilt(varying=[{"time": {**TIMES, "quantiles_us": [1.0, 3.0, 2.0]}}]),
+    "a median above its quartiles": spoilt(varying=[{"time": {**TIMES, "median_us": 4.0}}]),
+    "a median below its quartiles": spoilt(varying=[{"time": {**TIMES, "median_us": 0.5}}]),
+    "measured and not": spoilt(all_tests={"below": [""], "unmeasured": [TEST]}),
     "another project": encode(run_of(2, launched(TEST, FIVE), project="example.org/other")),
     "the same id": encode(replace(run_of(2, launched(TEST, SIX)), uuid=GOOD.uuid)),
 }
+
+
+def test_a_run_that_is_still_to_come_is_not_taken(tmp_path, capsys):
+    now = datetime.now(UTC)
+    soon, later = (
+        replace(
+            run_of(at, launched(TEST, FIVE)), began=now + timedelta(hours=hours), ended=now + timedelta(hours=hours)
+        )
+        for at, hours in ((3, 23), (4, 25))
+    )
+    store, incoming = write(tmp_path / "store", [GOOD]), write(tmp_path / "in", [soon, later])
+    assert main(["history", "import", str(store), str(incoming)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert later.uuid in told.err
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -995,6 +996,93 @@ def test_an_alias_joins_the_series_of_a_test_that_was_renamed_and_can_be_taken_b
     assert len(json.loads(answers(capsys, where, "changes", "--json"))["series"]) == 2
 
 
+OLD_FILE, NEW_FILE = "test_old.py::test_{}", "tests/test_new.py::test_{}"
+
+
+def joined_in(capsys, where):
+    """Return how many points the series of each test have."""
+    return {own["test"]: own["points"] for own in json.loads(answers(capsys, where, "changes", "--json"))["series"]}
+
+
+def test_an_alias_of_all_tests_of_a_file_joins_each_with_its_later_name_and_can_be_taken_back(where, capsys):
+    moved = [
+        run_of(at, *(launched((OLD_FILE if at < 2 else NEW_FILE).format(own), FIVE if at < 3 else SIX) for own in "ab"))
+        for at in range(5)
+    ]
+    fill(where, moved)
+    old, new = "test_old.py::*", "tests/test_new.py::*"
+    assert set(joined_in(capsys, where).values()) == {2, 3}
+    assert f"{old} is {new} now" in answers(capsys, where, "alias", old, new)
+    assert joined_in(capsys, where) == {NEW_FILE.format(own): 5 for own in "ab"}
+    assert answers(capsys, where, "log", OLD_FILE.format("a")) == answers(capsys, where, "log", NEW_FILE.format("a"))
+    # A single test may have got another name, and goes before.
+    answers(capsys, where, "alias", OLD_FILE.format("b"), OLD_FILE.format("b"))
+    assert joined_in(capsys, where) == {
+        NEW_FILE.format("a"): 5,
+        NEW_FILE.format("b"): 3,
+        OLD_FILE.format("b"): 2,
+    }
+    assert main(["history", "alias", where, new, old]) == 2
+    assert old in capsys.readouterr().err
+    answers(capsys, where, "alias", old, old)
+    assert set(joined_in(capsys, where).values()) == {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("names", "aliases"),
+    [
+        (("t.py::test_a", "t.py::TestAll::test_a"), [("t.py::*", "t.py::TestAll::*")]),
+        (("t.py::TestAll::test_a", "t.py::test_a"), [("t.py::TestAll::*", "t.py::*")]),
+        (
+            ("t.py::TestA::test_a", "n.py::TestB::test_a"),
+            [("t.py::*", "u.py::*"), ("t.py::TestA::*", "n.py::TestB::*")],
+        ),
+        (("a.py::test_a", "b.py::test_a", "c.py::test_b"), [("a.py::*", "b.py::*"), ("b.py::test_a", "c.py::test_b")]),
+    ],
+    ids=["into a class", "out of a class", "the longest name counts", "moved and then renamed"],
+)
+def test_names_are_followed_through_files_and_classes(where, capsys, names, aliases):
+    fill(where, [run_of(at, launched(names[min(at, len(names) - 1)], FIVE)) for at in range(4)])
+    for old, new in aliases:
+        assert main(["history", "alias", where, old, new]) == 0
+    capsys.readouterr()
+    assert joined_in(capsys, where) == {names[-1]: 4}
+
+
+def test_renamings_that_lead_to_each_other_leave_names_as_they_are(where, capsys):
+    fill(where, [run_of(at, launched(TEST, FIVE)) for at in range(2)])
+    file = TEST.partition("::")[0]
+    for old, new in ((f"{file}::*", "b.py::TestB::*"), ("b.py::*", f"{file}::TestA::*")):
+        store(where).add_note(Note(kind=NoteKind.ALIAS, about=old, text=new, when=DAY))
+    assert joined_in(capsys, where) == {TEST: 2}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("test_model.py::*", "test_new.py", "bad-usage"),
+        ("test_model.py::test_block", "test_new.py::*", "bad-usage"),
+        ("test_modl.py::*", "test_new.py::*", "no-history"),
+        ("test_model.py::*", "test_beside.py::*", "bad-usage"),
+    ],
+    ids=["a file to none", "a test to a file", "a file that no run has", "two tests of one run"],
+)
+def test_files_that_cannot_be_joined_are_refused(where, capsys, old, new, code):
+    fill(where, [run_of(1, launched(TEST, FIVE), launched("test_beside.py::test_block", FIVE))])
+    assert main(["history", "alias", where, old, new]) == 2
+    assert f"[{code}]" in capsys.readouterr().err
+
+
+def test_what_was_accepted_stays_so_though_its_file_moves_later(where, capsys):
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
+    (change,) = json.loads(answers(capsys, where, "changes", "--json"))["events"]
+    answers(capsys, where, "accept", change["id"], "meant")
+    fill(where, [run_of(at, launched("new.py::test_block", SIX)) for at in (4, 5)])
+    answers(capsys, where, "alias", "test_model.py::*", "new.py::*")
+    (known,) = json.loads(answers(capsys, where, "changes", "--json", "--fail-on=counts"))["events"]
+    assert known["accepted"] == "meant"
+
+
 def test_an_alias_for_a_name_that_no_run_has_yet_is_kept_and_warned_of(where, capsys):
     new = "test_new.py::test_block"
     fill(where, [run_of(0, launched(TEST, FIVE)), run_of(1, launched(new, FIVE))])
@@ -1041,7 +1129,9 @@ def many_sided(tests, commits, seed):
                 elif chosen.random() > 0.05 and not (at == 3 and commit > commits - 4):
                     measured.append(launched(name, None if chosen.random() < 0.05 else kernels, **facts))
             untimed = [VaryingRecord(numbers={"gpu_busy_us": 10 * chosen.lognormvariate(0, 0.01)}) for _ in measured]
-            time = Times(conditions={"threads": 1}, samples=3, median_us=chosen.uniform(9, 10), quantiles_us=(9.0,))
+            time = Times(
+                conditions={"threads": 1}, samples=3, median_us=chosen.uniform(9, 10), quantiles_us=(9.0, 10.0)
+            )
             untimed[0] = VaryingRecord(time=time)
             run = run_of(
                 commit,
@@ -1246,6 +1336,40 @@ def test_a_single_run_is_removed_by_its_id_or_its_commit(where, capsys, named):
     assert kept(where) == sorted([runs[0], *runs[2:]], key=lambda run: run.uuid)
     assert main(["history", "prune", where, "--run", name, "--yes"]) == 2
     assert f"no run whose id or commit begins with {name}" in capsys.readouterr().err
+
+
+def remedy_in(text):
+    """Return the words of the command that ``verify`` prints for a record."""
+    (command,) = re.findall(r"torchprof (history prune .+ --yes) removes it", text)
+    return shlex.split(command)
+
+
+@pytest.mark.parametrize("damage", ["its beginning", "its end"])
+def test_a_record_that_was_damaged_in_a_database_is_removed_by_the_line_that_verify_prints(
+    database, store_of, capsys, damage
+):
+    import sqlalchemy
+
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(4)]
+    fill(database, runs)
+    whole = encode(runs[2])
+    damaged = bytes(20) + whole[20:] if damage == "its beginning" else whole[:-20]
+    with connected(database) as connection:
+        change = sqlalchemy.text("UPDATE record SET packed = :packed WHERE uuid = :uuid")
+        connection.execute(change, {"packed": damaged, "uuid": runs[2].uuid})
+    assert main(["history", "verify", database]) == 2
+    told = capsys.readouterr().err
+    if "***" in told:
+        told = told.replace(store(database).shown, database)
+    words = remedy_in(told)
+    assert main([*words[:-1]]) == 0
+    assert "1 damaged record would be removed, 3 stay" in capsys.readouterr().out
+    assert main(words) == 0
+    assert capsys.readouterr().out == "1 damaged record removed, 3 stay\n"
+    assert main(["history", "verify", database]) == 0
+    never = store_of(database.partition(":")[0].partition("+")[0])
+    fill(never, [run for run in runs if run is not runs[2]])
+    assert rows(database) == rows(never)
 
 
 def test_the_tables_of_what_was_removed_are_those_of_a_store_that_never_had_it(database, store_of):

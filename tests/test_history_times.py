@@ -566,3 +566,31 @@ def test_the_machine_of_a_time_is_that_of_its_own_gpu_whichever_test_of_a_host_w
 def test_the_machine_of_a_run_is_the_same_whichever_of_its_gpus_was_measured_first():
     environments = (H100, replace(H100, gpu="NVIDIA A100-SXM4-80GB", driver="1"))
     assert machine_of(environments) == machine_of(environments[::-1])
+
+
+def test_the_machine_of_a_test_on_the_cpu_does_not_hang_on_whether_a_gpu_was_measured_beside_it(tmp_path, capsys):
+    """Each third run has a test on the GPU too, whose own times are those of the machine as a whole."""
+    host = replace(H100, cpu="AMD EPYC", driver="580.1")
+    on_cpu = replace(host, gpu=None, driver=None)
+    runs = []
+    for commit, (factor, beside) in enumerate(zip(scattered(60), scattered(60, seed=1), strict=True)):
+        own = timed(commit, 100 * factor * (1.1 if commit >= 40 else 1), environment=on_cpu)
+        rows = [(on_cpu, replace(own.measurements[0], device="cpu"), own.varying[0])]
+        if commit % 3 == 0:
+            on_gpu = replace(own.measurements[0], test="test_gpu")
+            rows.append((host, on_gpu, VaryingRecord(numbers={"gpu_busy_us": 50 * beside})))
+        environments = tuple(environment for environment, _, _ in rows)
+        runs.append(
+            replace(
+                own,
+                environments=environments,
+                measurements=tuple(replace(row, environment=at) for at, (_, row, _) in enumerate(rows)),
+                varying=tuple(row for _, _, row in rows),
+                machine=machine_of(environments),
+            )
+        )
+    answer = changes(capsys, kept(tmp_path, runs))
+    machines = {times["test"]: (times["machine"], times["points"]) for times in answer["times"]}
+    assert machines == {TEST: (machine_of([on_cpu]).digest, 60), "test_gpu": (machine_of([host]).digest, 20)}
+    ((step,),) = [event["tests"] for event in answer["time_events"]]
+    assert (step["test"], sha(40) in answer["time_events"][0]["commits"]) == (TEST, True)

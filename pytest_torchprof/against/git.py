@@ -175,11 +175,12 @@ class Repository:
     def is_dirty(self) -> bool:
         """Whether the working tree differs from its commit: changed, staged or new files that are not ignored.
 
-        New files count whatever ``status.showUntrackedFiles`` says. Raises TorchprofError if git does not know, as with
-        a broken submodule.
+        New files count whatever ``status.showUntrackedFiles`` says, and submodules whatever their ``ignore`` does.
+        Raises TorchprofError if git does not know, as with a broken submodule.
         """
+        seen = ("--untracked-files=normal", "--ignore-submodules=none", "--no-renames")
         try:
-            return bool(ask_git(self.top, "status", "--porcelain", "--untracked-files=normal", "--no-renames"))
+            return bool(ask_git(self.top, "status", "--porcelain", *seen))
         except GitRefused as refused:
             problem = f"git cannot say what has changed in {self.top}: {refused}"
             raise TorchprofError(problem, Code.NO_REPOSITORY) from None

@@ -8,32 +8,44 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UNUSABLE, UsageError, history_files, history_notes, history_prune, sentence
+from pytest_torchprof.cli import (
+    UNUSABLE,
+    UsageError,
+    history_files,
+    history_notes,
+    history_prune,
+    history_tables,
+    sentence,
+)
 from pytest_torchprof.cli.history_read import (
     add_choice_of_runs,
     believed,
     day,
     read_branch,
     read_test,
-    store_that_is_there,
 )
 from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
-from pytest_torchprof.history.changes import State, events_of
+from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.changes_json import changes_json
-from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
+from pytest_torchprof.history.gate import (
+    GateVerdict,
+    is_lacking,
+    is_since,
+    is_unsure,
+    joint_verdict,
+    verdict_on_counts,
+    verdict_on_times,
+)
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
-from pytest_torchprof.history.rows_differ import RowsDiffer
-from pytest_torchprof.history.runs import OrderedBy
-from pytest_torchprof.history.series import EXACT, Series
+from pytest_torchprof.history.series import EXACT
 from pytest_torchprof.history.since import answers_of, read_condition
 from pytest_torchprof.history.sources import notes_in, records_in
 from pytest_torchprof.history.store import StoreUnusable, records_of
-from pytest_torchprof.history.stores import has_tables, store_at, tables_at
+from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.taking import take
 from pytest_torchprof.history.texts import (
     census_lines,
-    differing_lines,
     event_lines,
     heading_lines,
     log_lines,
@@ -46,21 +58,19 @@ from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.remote.addresses import protocol_of
-from pytest_torchprof.text import counted, first_of, printable, quoted
+from pytest_torchprof.text import counted, first_of, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.history.changes import HistoryEvent
-    from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point
-    from pytest_torchprof.history.times import JudgedTimes, TimeEvent
+    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.times import JudgedTimes
 
-DONE, CHANGED, UNKNOWN = 0, 1, 3
+DONE, UNKNOWN = 0, 3
+_STATUS: Final = {GateVerdict.UNCHANGED: DONE, GateVerdict.CHANGED: 1, GateVerdict.UNKNOWN: UNKNOWN}
 _RETRIES: Final = 3
 """How often a request is made again that finds out whether a source is the run of a fleet."""
 
@@ -156,14 +166,7 @@ def add_arguments(parser: Parser) -> None:
     history_notes.add_commands(add)
     history_files.add_commands(add)
     history_prune.add_commands(add)
-    add(
-        "verify",
-        _verify,
-        "read every record of the history, name those that cannot be believed, and of a database the rows that say "
-        "something else than their record",
-    )
-    add("upgrade", _upgrade, "give a database the schema of this version, or make it; no run does so")
-    add("rebuild", _rebuild, "make all tables of a database anew from the records in it")
+    history_tables.add_commands(add)
 
 
 def run(arguments: Namespace) -> int:
@@ -186,8 +189,8 @@ def _kinds(value: str) -> frozenset[str]:
 def _changes(arguments: Namespace) -> int:
     branch, all_series = read_branch(arguments)
     judged = judged_times(branch, all_series)
-    events = [event for event in events_of(branch, all_series) if _is_since(event.changes[0].after, arguments.since)]
-    steps = [event for event in time_events(branch, judged) if _is_since(event.steps[0].after, arguments.since)]
+    events = [event for event in events_of(branch, all_series) if is_since(event.changes[0].after, arguments.since)]
+    steps = [event for event in time_events(branch, judged) if is_since(event.steps[0].after, arguments.since)]
     if arguments.json:
         sys.stdout.write(json.dumps(changes_json(branch, events, all_series, steps, judged), indent=1) + "\n")
     else:
@@ -197,48 +200,13 @@ def _changes(arguments: Namespace) -> int:
         census = census_lines(all_series, width) + time_census_lines(judged, width)
         for lines in (heading_lines(branch, width), *texts, *time_texts, census):
             sys.stdout.write("\n".join(lines) + "\n\n")
-    statuses = {DONE}
-    lacking = any(_is_lacking(series, arguments.since) for series in all_series)
+    lacking = any(is_lacking(series, arguments.since) for series in all_series)
+    verdicts = set()
     if "counts" in arguments.fail_on:
-        statuses.add(_status(branch, events, lacking=lacking))
+        verdicts.add(verdict_on_counts(branch, events, lacking=lacking))
     if "times" in arguments.fail_on:
-        statuses.add(_time_status(branch, judged, steps, lacking=lacking))
-    return next(status for status in (CHANGED, UNKNOWN, DONE) if status in statuses)
-
-
-def _is_lacking(series: Series, since: datetime | None) -> bool:
-    """Whether its newest commit was not measured; what was given up before the day that is asked for is not missed."""
-    if series.stopped is not None and since is not None and series.stopped.date < since:
-        return series.open_end
-    return series.newest_is_lacking
-
-
-def _status(branch: BranchRuns, events: Iterable[HistoryEvent], *, lacking: bool) -> int:
-    unknown = [event for event in events if accepted_because(event, branch.notes) is None]
-    states = [(event.holds, change.state) for event in unknown for change in event.changes]
-    if any(holds for holds, _ in states):
-        return CHANGED
-    unsure = any(state is State.UNSTEADY for _, state in states) or lacking
-    return UNKNOWN if unsure or _is_unsure(branch) else DONE
-
-
-def _time_status(
-    branch: BranchRuns, judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent], *, lacking: bool
-) -> int:
-    if any(event.holds and time_accepted_because(event, branch.notes) is None for event in steps):
-        return CHANGED
-    shown = any(times.smallest is not None for times in judged)
-    sure = shown and not lacking
-    return UNKNOWN if not sure or _is_unsure(branch) else DONE
-
-
-def _is_unsure(branch: BranchRuns) -> bool:
-    return branch.ordered_by is OrderedBy.DATES or branch.refused > 0 or bool(branch.not_in_git)
-
-
-def _is_since(point: Point, since: datetime | None) -> bool:
-    commit = point.run.commit
-    return since is None or commit is None or commit.date >= since
+        verdicts.add(verdict_on_times(branch, judged, steps, lacking=lacking))
+    return _STATUS[joint_verdict(verdicts)]
 
 
 def _log(arguments: Namespace) -> int:
@@ -250,7 +218,7 @@ def _log(arguments: Namespace) -> int:
     width = terminal_width()
 
     def is_shown(point: Point) -> bool:
-        return _is_since(point, arguments.since)
+        return is_since(point, arguments.since)
 
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
     remarks = remark_lines(branch, width)
@@ -302,7 +270,7 @@ def _when(arguments: Namespace) -> int:
     branch, all_series = read_test(arguments)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
-    sure = not _is_unsure(branch)
+    sure = not is_unsure(branch)
     for series in all_series:
         answers = answers_of(series, condition)
         sys.stdout.write("\n".join(when_lines(series, answers, arguments.condition, width)) + "\n")
@@ -384,45 +352,3 @@ def _push(arguments: Namespace) -> int:
         raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE
-
-
-def _verify(arguments: Namespace) -> int:
-    good = 0
-    bad: list[BadRecord] = []
-    differing: list[RowsDiffer] = []
-    store = store_that_is_there(arguments.store)
-    records = tables_at(arguments.store).compared() if has_tables(arguments.store) else records_of(store)
-    for record in chain(records, store.notes()):
-        if isinstance(record, BadRecord):
-            bad.append(record)
-        elif isinstance(record, RowsDiffer):
-            differing.append(record)
-        elif isinstance(record, RunRecord):
-            good += 1
-    counts = f"{counted(good + len(differing), 'record')} read, {len(bad)} cannot be believed"
-    rebuild = f"; torchprof history rebuild {quoted(store.shown)} makes all tables anew"
-    tables = f", {counted(len(differing), 'record')} with other rows in the tables{rebuild}" if differing else ""
-    sys.stdout.write(f"{counts}{tables}\n")
-    sys.stderr.writelines(f"{printable(line)}\n" for own in differing for line in differing_lines(own))
-    return _named(bad) or (CHANGED if differing else DONE)
-
-
-def _upgrade(arguments: Namespace) -> int:
-    tables = tables_at(arguments.store)
-    had, has = tables.upgrade()
-    change = f"has schema {has}, as before" if had == has else f"has schema {has}; before: {had or 'none'}"
-    sys.stdout.write(f"{tables.shown}: {change}\n")
-    return DONE
-
-
-def _rebuild(arguments: Namespace) -> int:
-    good, bad = tables_at(arguments.store).rebuild()
-    sys.stdout.write(f"tables made anew from {counted(good, 'record')}, {len(bad)} cannot be believed\n")
-    return _named(bad)
-
-
-def _named(bad: Iterable[BadRecord]) -> int:
-    """Name records that cannot be believed; return the exit status."""
-    lines = [f"{printable(str(problem))}\n" for problem in bad]
-    sys.stderr.writelines(lines)
-    return UNUSABLE if lines else DONE

@@ -18,7 +18,7 @@ from pytest_torchprof.cli.history_read import (
 from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.commit_record import project_at
 from pytest_torchprof.history.event_ids import SHOWN, change_id, changes_id, step_id, time_event_id
-from pytest_torchprof.history.notes import LONGEST, NoteKind, latest_name, note_now, notes_by_subject
+from pytest_torchprof.history.notes import ALL_OF, LONGEST, NoteKind, note_now, notes_by_subject
 from pytest_torchprof.history.series import all_stopped
 from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
@@ -50,7 +50,7 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
         _alias,
         "join the series of a test that was renamed with those under its new name, or the records of a renamed project",
     )
-    alias.add_argument("old", metavar="OLD", help="the node id that it had")
+    alias.add_argument("old", metavar="OLD", help="the node id that it had; FILE::* and FILE::CLASS::* are all below")
     alias.add_argument("new", metavar="NEW", help="the node id that it has now; OLD again takes the alias back")
     alias.add_argument(
         "--project",
@@ -108,22 +108,20 @@ def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, _Subjec
 def _alias(arguments: Namespace) -> int:
     store = store_that_is_there(arguments.store)
     old, new = _limited(arguments.old, "OLD"), _limited(arguments.new, "NEW")
-    notes = notes_by_subject(believed(store.notes()))
     if arguments.project:
         old, new = _project(old, "OLD"), _project(new, "NEW")
         _refuse_unknown_project(store, old)
-        kind, known = NoteKind.PROJECT, notes.projects
+        kind = NoteKind.PROJECT
     else:
-        names = _refuse_two_tests(store, old, new)
-        if new not in names:
-            meant = near(new, names - {old})
-            hint = "" if meant is None else f"; did you mean {meant!r}?"
-            sys.stderr.write(f"torchprof history: {printable(f'no run has measured {new} yet{hint}')}\n")
-        kind, known = NoteKind.ALIAS, notes.aliases
-    others = {name: later for name, later in known.items() if name != old}
-    if old != new and latest_name(new, others) == old:
+        _warn_of_unknown(new, _refuse_two_tests(store, old, new) - {old})
+        kind = NoteKind.ALIAS
+    note = note_now(kind, old, new)
+    # Whatever this note replaces leads nowhere any more.
+    others = notes_by_subject([*(own for own in believed(store.notes()) if own.key != note.key)])
+    now = others.project_now if arguments.project else others.name_now
+    if old != new and now(new) == old:
         raise TorchprofError(f"{new} is an earlier name of {old} already", Code.BAD_USAGE)
-    store.add_note(note_now(kind, old, new))
+    store.add_note(note)
     answer = f"{old}: no other name any more" if old == new else f"{old} is {new} now"
     sys.stdout.write(f"{printable(answer)}\n")
     return 0
@@ -148,19 +146,37 @@ def _refuse_unknown_project(store: Store, name: str) -> None:
 
 def _refuse_two_tests(store: Store, old: str, new: str) -> set[str]:
     """Return the tests of all runs; TorchprofError for an old name that none has, and where a run has both."""
+    if old.endswith(ALL_OF) != new.endswith(ALL_OF):
+        raise TorchprofError(f"{old} and {new}: both end in {ALL_OF}, or none of them", Code.BAD_USAGE)
+    renamed = notes_by_subject([note_now(NoteKind.ALIAS, old, new)])
     names: set[str] = set()
     both = None
     for record in believed(records_of(store)):
         tests = {measured.test for measured in record.measurements}
         names |= tests
-        if old != new and {old, new} <= tests:
-            both = record
-    if old not in names:
+        for test in tests:
+            if (later := renamed.later_name(test)) != test and later in tests:
+                both = record.uuid, test, later
+    if not any(_is_meant(old, test) for test in names):
         raise no_such_test(old, names)
     if both is not None:
-        problem = f"the run {both.uuid} measured {old} and {new} alike: they are two tests, and no alias joins them"
+        uuid, earlier, later = both
+        problem = f"the run {uuid} measured {earlier} and {later} alike: they are two tests, and no alias joins them"
         raise TorchprofError(problem, Code.BAD_USAGE)
     return names
+
+
+def _is_meant(name: str, test: str) -> bool:
+    """Whether a test is the one of this name, or one of those that it stands for."""
+    return test == name or (name.endswith(ALL_OF) and test.startswith(name[:-1]))
+
+
+def _warn_of_unknown(new: str, names: Collection[str]) -> None:
+    """Say that no run has a test yet that others are to be joined with; it may still come."""
+    if not any(_is_meant(new, test) for test in names):
+        meant = near(new, names)
+        hint = "" if meant is None else f"; did you mean {meant!r}?"
+        sys.stderr.write(f"torchprof history: {printable(f'no run has measured {new} yet{hint}')}\n")
 
 
 def _note(arguments: Namespace) -> int:

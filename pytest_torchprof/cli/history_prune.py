@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.history.store import Store
 
 
+_ID: Final = re.compile("[0-9a-f]{32}")
 _CHOICES: Final = 3
 """In how many ways it is said which records go."""
 
@@ -48,6 +52,15 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _id_of(store: Store, beginning: str) -> str:
+    """Return the id of the record that is meant: of one that cannot be read its store knows the id alone."""
+    if _ID.fullmatch(beginning):
+        with closing(store.packed({beginning}, most_bytes=1)) as kept:
+            if next(kept, None) is not None:
+                return beginning
+    return run_named(store, beginning)
+
+
 def _prune(arguments: Namespace) -> int:
     if [arguments.before, arguments.keep, arguments.run].count(None) != _CHOICES - 1:
         raise UsageError("expected --before DATE, --keep N or --run RUN, one of them")
@@ -56,7 +69,13 @@ def _prune(arguments: Namespace) -> int:
     if arguments.before is not None:
         old = [run for run in runs if run.began < arguments.before]
     elif arguments.run is not None:
-        uuid = run_named(store, arguments.run)
+        uuid = _id_of(store, arguments.run)
+        if (damaged := all(run.uuid != uuid for run in runs)) and arguments.yes:
+            sys.stdout.write(f"{counted(store.remove([uuid]), 'damaged record')} removed, {len(runs)} stay\n")
+            return 0
+        if damaged:
+            sys.stdout.write(f"1 damaged record would be removed, {len(runs)} stay; nothing is removed without --yes\n")
+            return 0
         old = [run for run in runs if run.uuid == uuid]
     else:
         old = runs[: max(0, len(runs) - arguments.keep)]

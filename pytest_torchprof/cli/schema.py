@@ -241,10 +241,17 @@ def history() -> Schema:
         "left_out": mapped(WHOLE),
         "not_in_git": listed(TEXT),
         "not_pushed": listed(TEXT),
+        "ci_pause": nullable(fields({**every("last since", TEXT), "ahead": listed(TEXT)})),
         "diverged": listed(TEXT),
         "events": listed(event),
         "stopped": listed(
-            fields({**every("id folder hardware until", TEXT), "accepted": nullable(TEXT), "runs": WHOLE})
+            fields(
+                {
+                    **every("id folder until missed_from", TEXT),
+                    **every("hardware accepted", nullable(TEXT)),
+                    "runs": WHOLE,
+                }
+            )
         ),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),

@@ -47,6 +47,7 @@ def changes_json(
         "left_out": {str(why): count for why, count in branch.left_out.items()},
         "not_in_git": branch.not_in_git,
         "not_pushed": branch.not_pushed,
+        "ci_pause": None if branch.ci_pause is None else to_builtins(branch.ci_pause),
         "diverged": branch.diverged,
         "events": [_event(event, branch.notes) for event in events],
         "stopped": [_stopped(stopped, branch.notes) for stopped in all_stopped(all_series)],
@@ -90,6 +91,7 @@ def _stopped(stopped: StoppedHardware, notes: Notes) -> dict[str, Any]:
         "folder": stopped.folder,
         "hardware": stopped.hardware,
         "until": stopped.until,
+        "missed_from": stopped.missed_from,
         "runs": stopped.runs,
     }
 

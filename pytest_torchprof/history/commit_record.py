@@ -60,7 +60,9 @@ def folder_below(repository: Repository, folder: Path) -> str:
 def _is_dirty(top: Path, apart: Iterable[Path]) -> bool:
     below = [path.resolve() for path in apart if path.resolve().is_relative_to(top.resolve())]
     left_out = [f":(exclude,literal){path.relative_to(top.resolve()).as_posix()}" for path in below]
-    return bool(ask_git(top, "status", "--porcelain", "--untracked-files=normal", "--no-renames", "--", ".", *left_out))
+    # A submodule that git is told to pass over is code all the same.
+    seen = ("--untracked-files=normal", "--ignore-submodules=none", "--no-renames")
+    return bool(ask_git(top, "status", "--porcelain", *seen, "--", ".", *left_out))
 
 
 def _project(repository: Repository) -> str | None:

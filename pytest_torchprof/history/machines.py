@@ -1,4 +1,7 @@
-"""On which machine each measurement was made: a host may have GPUs of two models, and times are those of one."""
+"""On which machine each measurement was made, whatever else its run has measured.
+
+A host may have GPUs of two models, and a test on its CPU has none: times are those of the hardware that took them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def machine_of(environments: Sequence[Environment]) -> MachineRecord:
-    """Return the machine of these environments; of several GPU models the first by name, whichever test ran first."""
+    """Return the machine of these environments; of several models the first by name, whichever test ran first."""
     gpu, cpu, driver = (
         min((value for environment in environments if (value := getattr(environment, name)) is not None), default=None)
         for name in ("gpu", "cpu", "driver")
@@ -31,14 +34,14 @@ class Machines(dict["int | None", "list[str]"]):
         """Take runs, of which nothing is asked yet."""
         super().__init__()
         self._runs = runs
-        self._of_models: dict[tuple[Environment, ...], tuple[str, ...] | None] = {}
+        self._of_kinds: dict[tuple[Environment, ...], tuple[str, ...] | None] = {}
 
     def __missing__(self, environment: int | None) -> list[str]:
         own = self[environment] = [self._machine(run, environment) for run in self._runs]
         return own
 
     def all_of(self, run: HistoryRun) -> Iterable[str]:
-        """Return all machines that a run measured on, which count as several where its host has several GPU models."""
+        """Return all machines that a run measured on: several where its measurements were on several GPUs or CPUs."""
         return self._several(run.environments) or (run.machine.digest,)
 
     def _machine(self, run: HistoryRun, environment: int | None) -> str:
@@ -48,9 +51,9 @@ class Machines(dict["int | None", "list[str]"]):
         return several[environment]
 
     def _several(self, environments: tuple[Environment, ...]) -> tuple[str, ...] | None:
-        """Return the machine of each environment; None where all have the same GPU model."""
-        if environments not in self._of_models:
-            models = {environment.gpu for environment in environments} - {None}
+        """Return the machine of each environment; None where all have the same hardware, which is the run's."""
+        if environments not in self._of_kinds:
+            kinds = {(environment.gpu, environment.cpu, environment.driver) for environment in environments}
             own = tuple(machine_of((environment,)).digest for environment in environments)
-            self._of_models[environments] = own if len(models) > 1 else None
-        return self._of_models[environments]
+            self._of_kinds[environments] = own if len(kinds) > 1 else None
+        return self._of_kinds[environments]

@@ -13,9 +13,11 @@ from pytest_torchprof.history.digest import digest_of
 from pytest_torchprof.history.record import BadRecord, Moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 NOTE_SUFFIX: Final = ".note.json"
+ALL_OF: Final = "::*"
+"""The end of a name that stands for all tests of a file or a class."""
 LONGEST: Final = 4000
 """How many characters a name or a text of a note may have."""
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -27,7 +29,7 @@ class NoteKind(StrEnum):
     ACCEPTED = "accepted"
     """The change of one test is accepted."""
     ALIAS = "alias"
-    """A test has another name now."""
+    """A test has another name now, or all tests of a file or a class have: "old.py::*"."""
     PROJECT = "project"
     """The project has another name now: its repository was renamed, or moved."""
     REMARK = "remark"
@@ -57,7 +59,9 @@ class Notes(Struct, frozen=True, kw_only=True):
     accepted: Mapping[str, str] = {}
     """Why a change is known, by its id."""
     aliases: Mapping[str, str] = {}
-    """The later node id by the earlier one."""
+    """The later node id by the earlier one; these go before ``moved``."""
+    moved: Mapping[str, str] = {}
+    """How node ids began before, such as "old.py::", with how they begin now, the longest first."""
     projects: Mapping[str, str] = {}
     """The later name of the project by the earlier one."""
     remarks: Mapping[str, tuple[str, ...]] = {}
@@ -65,22 +69,48 @@ class Notes(Struct, frozen=True, kw_only=True):
 
     def name_now(self, test: str) -> str:
         """Return the node id that a test has now; of names that lead to each other, the one that was given."""
-        return latest_name(test, self.aliases)
+        return latest_name(test, self.later_name, len(self.aliases) + len(self.moved))
 
     def project_now(self, project: str) -> str:
         """Return the name that a project has now; of names that lead to each other, the one that was given."""
-        return latest_name(project, self.projects)
+        return latest_name(project, lambda name: self.projects.get(name, name), len(self.projects))
 
     def names_of(self, test: str) -> list[str]:
         """Return the node ids that a test has now and had before."""
-        return [test, *(name for name in self.aliases if name != test and self.name_now(name) == test)]
+        names = latest = [test]
+        # Each renaming was made once: what came from a file into a class of it was in no such class before.
+        for _ in range(len(self.aliases) + len(self.moved)):
+            before = dict.fromkeys(old for name in latest for old in self._names_before(name))
+            latest = [old for old in before if old not in names and self.name_now(old) == test]
+            names = [*names, *latest]
+        return names
+
+    def _names_before(self, name: str) -> Iterator[str]:
+        yield from (old for old, new in self.aliases.items() if new == name)
+        yield from (old + name.removeprefix(new) for old, new in self.moved.items() if name.startswith(new))
+
+    def later_name(self, test: str) -> str:
+        """Return the node id that a test got next; the same where it kept it."""
+        if test in self.aliases:
+            return self.aliases[test]
+        # What has moved from a file into a class of it begins as before, and has moved.
+        moved = (
+            (old, new)
+            for old, new in self.moved.items()
+            if test.startswith(old) and not (new.startswith(old) and test.startswith(new))
+        )
+        old, new = next(moved, ("", ""))
+        return new + test.removeprefix(old)
 
 
-def latest_name(given: str, later: Mapping[str, str]) -> str:
-    """Return to which name a name leads, by the later one of each; of those that lead to each other, the given one."""
+def latest_name(given: str, later: Callable[[str], str], most: int) -> str:
+    """Return to which name a name leads, by the later one of each; of those that lead to each other, the given one.
+
+    ``most``: how many renamings there are, of which none counts twice.
+    """
     name, seen = given, {given}
-    while (following := later.get(name, name)) != name:
-        if following in seen:
+    while (following := later(name)) != name:
+        if following in seen or len(seen) > most:
             return given
         seen.add(following)
         name = following
@@ -99,9 +129,12 @@ def notes_by_subject(notes: Iterable[Note]) -> Notes:
     for note in in_time:
         if note.kind is NoteKind.REMARK:
             remarks[note.about] = (*remarks.get(note.about, ()), note.text)
+    names = {note.about: note.text for note in in_time if note.kind is NoteKind.ALIAS}
+    moved = {old[:-1]: new[:-1] for old, new in names.items() if old.endswith(ALL_OF)}
     return Notes(
         accepted={note.about: note.text for note in in_time if note.kind is NoteKind.ACCEPTED},
-        aliases={note.about: note.text for note in in_time if note.kind is NoteKind.ALIAS},
+        aliases={old: new for old, new in names.items() if not old.endswith(ALL_OF)},
+        moved=dict(sorted(moved.items(), key=lambda row: -len(row[0]))),
         projects={note.about: note.text for note in in_time if note.kind is NoteKind.PROJECT},
         remarks=remarks,
     )

@@ -11,7 +11,8 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, unchanged_stretches
 from pytest_torchprof.history.event_ids import SHOWN, event_id, time_event_id
 from pytest_torchprof.history.machines import Machines
-from pytest_torchprof.history.series import EXACT, hardware_of
+from pytest_torchprof.history.series import EXACT
+from pytest_torchprof.history.stopped import hardware_of
 from pytest_torchprof.history.texts import (
     bisect_line,
     cause_text,

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from array import array
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
+from pytest_torchprof.history.contradictions import (
+    Contradiction,
+    refuse_measured_and_not,
+    refuse_measurement,
+    refuse_other_count,
+    refuse_structure,
+    refuse_times,
+)
 from pytest_torchprof.history.record import (
     MOST_MEASUREMENTS,
     BadRecord,
@@ -45,7 +53,9 @@ class StoredTime(Struct, frozen=True, gc=False):
     """What is read of an untraced time."""
 
     conditions: dict[str, str | int]
+    samples: Annotated[int, Meta(ge=1)]
     median_us: float
+    quantiles_us: Annotated[tuple[float, ...], Meta(min_length=1)]
 
 
 class StoredNumbers(Struct, frozen=True, gc=False):
@@ -105,14 +115,23 @@ class ReadPart(Struct, frozen=True, kw_only=True):
     """By their numbers."""
 
 
+class _Claims(dict[tuple["str | None", "float | None"], int]):
+    """A number for each structure with a count of kernels: what measurements claim, and what structures list."""
+
+    def __missing__(self, claim: tuple[str | None, float | None]) -> int:
+        self[claim] = len(self)
+        return self[claim]
+
+
 class _Measurements(dict[bytes, int]):
     """The numbers of measurements by their bytes, each decoded when it is asked for first."""
 
-    def __init__(self) -> None:
+    def __init__(self, claims: _Claims) -> None:
         super().__init__()
         self.all: list[MeasurementRecord] = []
-        self.structures: list[str | None] = []
-        """Which structure each of them names."""
+        self.claims: list[int] = []
+        """Which structure each of them names, and how many kernels it has."""
+        self._claims = claims
         self.environments: set[int | None] = {None}
         """All that one of them names."""
         self.places: list[int] = []
@@ -121,27 +140,40 @@ class _Measurements(dict[bytes, int]):
 
     def __missing__(self, raw: bytes) -> int:
         measured = msgspec.json.decode(raw, type=MeasurementRecord)
+        refuse_measurement(measured)
         number = self[raw] = len(self.all)
         self.all.append(measured)
-        self.structures.append(measured.structure)
+        kernels = None if measured.structure is None else measured.counts.get("kernels")
+        self.claims.append(self._claims[measured.structure, kernels])
         self.environments.add(measured.environment)
         place = (measured.test, measured.label, measured.rank, measured.device)
         self.places.append(self._places.setdefault(place, len(self._places)))
         return number
 
 
-class _Structures(dict[bytes, str]):
-    """The names of structures by the structures' bytes, each decoded when it is asked for first."""
+class _Listed(NamedTuple):
+    """What a structure lists."""
 
-    def __init__(self) -> None:
+    claim: int
+    """That of a measurement with as many kernels."""
+    kernels: tuple[KernelCount, ...]
+
+
+class _Structures(dict[bytes, tuple[str, _Listed]]):
+    """The names of structures and what they list by the structures' bytes, each decoded when it is asked for first."""
+
+    def __init__(self, claims: _Claims) -> None:
         super().__init__()
         self.kernels: dict[str, tuple[KernelCount, ...]] = {}
+        self._claims = claims
 
-    def __missing__(self, raw: bytes) -> str:
+    def __missing__(self, raw: bytes) -> tuple[str, _Listed]:
         structure = msgspec.json.decode(raw, type=StructureRecord)
+        refuse_structure(structure.name, structure.kernels)
         self.kernels.setdefault(structure.name, structure.kernels)
-        self[raw] = structure.name
-        return structure.name
+        count = sum(kernel.count for kernel in structure.kernels)
+        self[raw] = structure.name, _Listed(self._claims[structure.name, count], structure.kernels)
+        return self[raw]
 
 
 class RunReader:
@@ -149,8 +181,9 @@ class RunReader:
 
     def __init__(self) -> None:
         """Begin without anything read."""
-        self._measurements = _Measurements()
-        self._structures = _Structures()
+        self._claims = _Claims()
+        self._measurements = _Measurements(self._claims)
+        self._structures = _Structures(self._claims)
         self._conditions: dict[Conditions, int] = {(): 0}
         self._all_conditions: list[Conditions] = [()]
         self._environments: dict[tuple[Environment, ...], tuple[Environment, ...]] = {}
@@ -200,34 +233,50 @@ class RunReader:
 
     def _run(self, content: bytes, name: str) -> HistoryRun:
         stored = parsed(_DECODER, content, name)
+        try:
+            return self._of(stored, name)
+        except Contradiction as problem:
+            raise BadRecord(f"{name}: {problem}") from None
+
+    def _of(self, stored: StoredRun, name: str) -> HistoryRun:
         if len(stored.varying) != len(stored.measurements):
             raise other_number_of_times(len(stored.measurements), len(stored.varying), name)
         try:
-            structures = set(map(self._structures.__getitem__, map(bytes, stored.structures)))
+            structures = dict(map(self._structures.__getitem__, map(bytes, stored.structures)))
             if len(structures) < len(stored.structures):
                 raise structure_twice(name)
             rows = array("I", list(map(self._measurements.__getitem__, map(bytes, stored.measurements))))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRecord(f"{name}: no record of a run: {error}") from None
-        self._refuse_unknown_places(rows, len(stored.environments), structures, name)
+        self._refuse_unknown_places(rows, stored, structures, name)
         if len(set(map(self._measurements.places.__getitem__, rows))) < len(rows):
             refuse_measured_twice(map(self._measurements.all.__getitem__, rows), name)
+        if stored.all_tests is not None and stored.all_tests.unmeasured:
+            tests = {measured.test for measured in map(self._measurements.all.__getitem__, rows)}
+            refuse_measured_and_not(tests, stored.all_tests.unmeasured)
         head = {field: getattr(stored, field) for field in RunHead.__struct_fields__}
         head["environments"] = self._environments.setdefault(stored.environments, stored.environments)
         return HistoryRun(**head, rows=rows, measurements=self._measurements.all, times=self._times(stored.varying))
 
-    def _refuse_unknown_places(self, rows: Sequence[int], environments: int, structures: set[str], name: str) -> None:
-        named = map(self._measurements.structures.__getitem__, rows)
-        known = {None, *structures}.issuperset(named)
-        if not known or not self._measurements.environments <= {None, *range(environments)}:
-            for measured in map(self._measurements.all.__getitem__, rows):
-                refuse_unknown_places(measured, environments, structures, name)
+    def _refuse_unknown_places(
+        self, rows: Sequence[int], stored: StoredRun, structures: Mapping[str, _Listed], name: str
+    ) -> None:
+        environments = len(stored.environments)
+        known = {self._claims[None, None], *(listed.claim for listed in structures.values())}
+        if known.issuperset(map(self._measurements.claims.__getitem__, rows)) and (
+            self._measurements.environments <= {None, *range(environments)}
+        ):
+            return
+        for measured in map(self._measurements.all.__getitem__, rows):
+            refuse_unknown_places(measured, environments, structures, name)
+            refuse_other_count(measured, () if measured.structure is None else structures[measured.structure].kernels)
 
     def _times(self, varying: Sequence[StoredVarying]) -> RunTimes:
         us = array("d", [row.numbers.gpu_busy_us or 0.0 for row in varying])
         under = array("I", bytes(len(varying) * array("I").itemsize))
         for at, time in enumerate(map(_TIME, varying)):
             if time is not None:
+                refuse_times(time.median_us, time.quantiles_us)
                 us[at], under[at] = time.median_us, self._number_of(tuple(sorted(time.conditions.items())))
         return RunTimes(us=us, under=under, conditions=self._all_conditions)
 

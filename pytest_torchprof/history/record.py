@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.contradictions import Contradiction, refuse_measurements, refuse_run
 from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
@@ -211,6 +212,8 @@ class BadRecord(TorchprofError):
     """A file that is no record of a run, or one that may not be believed; the error's text names the file."""
 
     code = Code.BAD_RECORD
+    uuid: str | None = None
+    """Under which id a database keeps it."""
 
 
 class NewerRecord(BadRecord):
@@ -279,6 +282,10 @@ def decode(data: bytes, name: str) -> RunRecord:
     if len(structures) < len(record.structures):
         raise structure_twice(name)
     refuse_measured_twice(record.measurements, name)
+    try:
+        refuse_measurements(record)
+    except Contradiction as problem:
+        raise BadRecord(f"{name}: {problem}") from None
     orders = 0 if record.launched is UNSET else len(record.launched.orders)
     for measured, varying in zip(record.measurements, record.varying, strict=True):
         refuse_unknown_places(measured, len(record.environments), structures, name)
@@ -345,7 +352,16 @@ def _kind_of(data: bytes) -> str:
 
 
 def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:
-    """Return a record's decoded JSON; BadRecord if it is no record, or one of a later schema."""
+    """Return a record's decoded JSON; BadRecord if it is no record, one of a later schema, or of no possible run."""
+    record = _decoded(decoder, content, name)
+    try:
+        refuse_run(record)
+    except Contradiction as problem:
+        raise BadRecord(f"{name}: {problem}") from None
+    return record
+
+
+def _decoded(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:
     try:
         record = decoder.decode(content)
         _refuse_newer(record.schema, name)
@@ -374,7 +390,9 @@ def head_in(beginning: bytes, name: str, decoder: msgspec.json.Decoder[Any] | No
         # No text of JSON holds a quotation mark by itself.
         head, behind, _ = text.partition(b',"measurements":[')
         if behind:
-            known: RunHead = parsed(decoder or _HEAD_DECODER, head + b"}", name)
+            if decoder is None:
+                return parsed(_HEAD_DECODER, head + b"}", name)
+            known: RunHead = _decoded(decoder, head + b"}", name)
             return known
         if len(text) >= _LONGEST_HEAD:
             break

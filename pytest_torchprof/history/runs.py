@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from heapq import heapify, heappop, heappush
-from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
 from pytest_torchprof.against.git import GitRefused, Repository, ask_git
+from pytest_torchprof.history.ancestry import by_date, chain_to, date_of, parents_in, sha_of, tips_of
+from pytest_torchprof.history.ci_knows import CiPause, ci_pause, unknown_to_ci
 from pytest_torchprof.history.notes import Notes
 from pytest_torchprof.history.record import Event
 from pytest_torchprof.reasons.codes import Code
@@ -18,14 +18,12 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import enumerated, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.history.reading import HistoryRun
     from pytest_torchprof.history.record import KernelCount, RunHead
 
 _USUAL: Final = ("main", "master")
-_BY_CI: Final = (Event.PUSH, Event.SCHEDULE)
 Run = TypeVar("Run", bound="RunHead")
 
 
@@ -72,6 +70,8 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     """The measured commits of it that the repository which orders it does not hold, by their dates."""
     not_pushed: tuple[str, ...] = ()
     """The commits that somebody measured on it, and that no run of CI has or has before its own, by their dates."""
+    ci_pause: CiPause | None = None
+    """Where CI seems to have left the branch, so that what it does not know may be the branch's newest code."""
     diverged: tuple[str, ...] = ()
     """The commits measured on it that the repository holds aside from it, by their dates."""
     refused: int = 0
@@ -110,12 +110,12 @@ def branch_runs(
         left_out[why] = len(runs)
     left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members) - sum(map(len, aside.values()))
     place = {sha: at for at, sha in enumerate(commits)}
-    points = sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid))
-    shas = {why: tuple(dict.fromkeys(map(_sha, sorted(runs, key=_date)))) for why, runs in aside.items()}
+    points = sorted(members, key=lambda run: (place[sha_of(run)], run.began, run.uuid))
+    shas = {why: tuple(dict.fromkeys(map(sha_of, sorted(runs, key=date_of)))) for why, runs in aside.items()}
     return BranchRuns(
         branch=name,
         runs=tuple(points),
-        places=tuple(place[_sha(run)] for run in points),
+        places=tuple(place[sha_of(run)] for run in points),
         kernels=kernels,
         commits=commits,
         ordered_by=ordered_by,
@@ -123,6 +123,7 @@ def branch_runs(
         notes=notes,
         not_in_git=shas[LeftOut.NOT_IN_GIT],
         not_pushed=shas[LeftOut.NOT_PUSHED],
+        ci_pause=ci_pause(points, aside[LeftOut.NOT_PUSHED], parents_in(usable)),
         diverged=shas[LeftOut.DIVERGED],
     )
 
@@ -135,7 +136,7 @@ def newest_first(records: Iterable[Run], branch: str) -> list[Run]:
     except TorchprofError:
         return []
     place = {sha: at for at, sha in enumerate(commits)}
-    return sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid), reverse=True)
+    return sorted(members, key=lambda run: (place[sha_of(run)], run.began, run.uuid), reverse=True)
 
 
 def why_never(record: RunHead) -> LeftOut | None:
@@ -173,26 +174,26 @@ def _ordered(
         known = set(commits)
         if repository.is_shallow:
             # Before the first commit that it holds, the records may know more.
-            earlier = [sha for sha in _chain(commits[0], _parents(records)) if sha not in known]
+            earlier = [sha for sha in chain_to(commits[0], parents_in(records)) if sha not in known]
             commits = (*earlier, *commits)
             known.update(earlier)
-        return commits, OrderedBy.GIT, [record for record in records if _sha(record) in known]
+        return commits, OrderedBy.GIT, [record for record in records if sha_of(record) in known]
     on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
     if not on_branch:
         others = first_of(branches_of(records))
         there = f"; there are runs of {others}" if others else ""
         raise TorchprofError(f"no run of the branch {branch} is there{there}", Code.NO_HISTORY)
-    parents = _parents(records)
-    local = _not_pushed(on_branch, parents)
-    on_branch = [record for record in on_branch if _sha(record) not in local]
-    tips = _tips(on_branch, parents)
-    commits = _chain(_sha(max(tips, key=_date)), parents)
+    parents = parents_in(records)
+    local = unknown_to_ci(on_branch, parents)
+    on_branch = [record for record in on_branch if sha_of(record) not in local]
+    tips = tips_of(on_branch, parents)
+    commits = chain_to(sha_of(max(tips, key=date_of)), parents)
     known = set(commits)
     # A commit that was checked out by its hash is known by the ancestors of those that came after it.
-    members = [record for record in records if _sha(record) in known]
-    if all(_sha(record) in known for record in tips):
+    members = [record for record in records if sha_of(record) in known]
+    if all(sha_of(record) in known for record in tips):
         return commits, OrderedBy.ANCESTRY, members
-    return _by_date(on_branch, parents), OrderedBy.DATES, on_branch
+    return by_date(on_branch, parents), OrderedBy.DATES, on_branch
 
 
 def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
@@ -224,13 +225,13 @@ def _aside(
     if not lacking:
         return aside
     on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
-    local = _not_pushed(on_branch, _parents(records))
+    local = unknown_to_ci(on_branch, parents_in(records))
     whys: dict[str, LeftOut | None] = {}
-    for sha in set(map(_sha, lacking)):
+    for sha in set(map(sha_of, lacking)):
         held = None if repository is None else _why_not_held(repository, commits[-1], sha)
         whys[sha] = LeftOut.NOT_PUSHED if sha in local and held is not LeftOut.OTHER_BRANCH else held
     for record in lacking:
-        if (why := whys[_sha(record)]) in aside:
+        if (why := whys[sha_of(record)]) in aside:
             aside[why].append(record)
     return aside
 
@@ -242,90 +243,3 @@ def _why_not_held(repository: Repository, tip: str, sha: str) -> LeftOut:
     # What a clone lacks may come after all that it has, and so may what it holds of a branch that moved on.
     known = not repository.is_shallow and repository.has_commit(sha)
     return LeftOut.DIVERGED if known and not repository.descends(sha, tip) else LeftOut.NOT_IN_GIT
-
-
-def _not_pushed(on_branch: Sequence[RunHead], parents: Mapping[str, str]) -> frozenset[str]:
-    """Return the commits that somebody measured on a branch, and that no run of CI there has or has before its own.
-
-    One that was rebased or given up looks like one that is about to be pushed, and neither is the branch's: none where
-    no run is one of CI.
-    """
-    by_ci: set[str] = set()
-    local: set[str] = set()
-    for record in on_branch:
-        (local if record.event is Event.LOCAL else by_ci).add(_sha(record))
-    if not any(record.event in _BY_CI for record in on_branch):
-        return frozenset()
-    passed: set[str] = set()
-    for sha in by_ci:
-        for own in _line(sha, parents):
-            if own in passed:
-                break
-            passed.add(own)
-    return frozenset(local - passed)
-
-
-def _parents(records: Iterable[RunHead]) -> dict[str, str]:
-    parents: dict[str, str] = {}
-    for commit in (record.commit for record in records):
-        if commit is not None:
-            line = (commit.sha, *commit.ancestors)
-            parents.update(pairwise(line))
-    return parents
-
-
-def _tips(on_branch: Sequence[Run], parents: Mapping[str, str]) -> Sequence[Run]:
-    """Return the runs of commits that are no ancestors of another measured one, as far as the records know.
-
-    Clocks of those who commit differ: a date tells nothing where the ancestry is known.
-    """
-    passed: set[str] = set()
-    for record in on_branch:
-        sha = _sha(record)
-        while (sha := parents.get(sha, "")) and sha not in passed:
-            passed.add(sha)
-    # Records that contradict each other may have no end.
-    return [record for record in on_branch if _sha(record) not in passed] or on_branch
-
-
-def _chain(tip: str, parents: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(reversed([*_line(tip, parents)]))
-
-
-def _line(sha: str, parents: Mapping[str, str]) -> Iterator[str]:
-    """Yield a commit, its first parent, the first parent of that, and so on, as far as they are known."""
-    passed: set[str] = set()
-    while sha and sha not in passed:
-        yield sha
-        passed.add(sha)
-        sha = parents.get(sha, "")
-
-
-def _by_date(on_branch: Iterable[RunHead], parents: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the measured commits by their dates, but none before an ancestor that the records know."""
-    dates = {_sha(record): _date(record) for record in sorted(on_branch, key=_date, reverse=True)}
-    later: dict[str, list[str]] = {}
-    ready = []
-    for sha, date in dates.items():
-        ancestor = next((own for own in islice(_line(sha, parents), 1, None) if own in dates), None)
-        if ancestor is None:
-            ready.append((date, sha))
-        else:
-            later.setdefault(ancestor, []).append(sha)
-    heapify(ready)
-    ordered: dict[str, None] = {}
-    while ready:
-        _, sha = heappop(ready)
-        ordered[sha] = None
-        for own in later.pop(sha, ()):
-            heappush(ready, (dates[own], own))
-    # Those of records that contradict each other have no first one.
-    return tuple(dict.fromkeys([*ordered, *reversed(dates)]))
-
-
-def _sha(record: RunHead) -> str:
-    return "" if record.commit is None else record.commit.sha
-
-
-def _date(record: RunHead) -> tuple[datetime, datetime]:
-    return (record.began if record.commit is None else record.commit.date), record.began

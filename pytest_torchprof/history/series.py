@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.history.stopped import StoppedHardware, stopped_hardware
+from pytest_torchprof.history.stopped import StoppedHardware, folder_of, hardware_of, stopped_hardware
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -161,12 +161,9 @@ def series_of(branch: BranchRuns) -> list[Series]:
     for index, run in enumerate(branch.runs):
         drafts.add(index, run)
         for hardware in {hardware_of(environment) for environment in run.environments}:
-            on.setdefault((_folder(run), hardware), []).append(index)
+            on.setdefault((folder_of(run), hardware), []).append(index)
     lacking = _Lacking(branch)
-    of_folder: dict[str, list[int]] = {}
-    for index, run in enumerate(branch.runs):
-        of_folder.setdefault(_folder(run), []).append(index)
-    stopped = {own: stopped_hardware(branch, *own, runs, of_folder[own[0]]) for own, runs in on.items()}
+    stopped = stopped_hardware(branch)
     newest: dict[tuple[str, str], int] = {}
     for key, draft in drafts.by_key.items():
         newest[key.folder, key.test] = max(newest.get((key.folder, key.test), -1), draft.newest)
@@ -186,7 +183,7 @@ def series_of(branch: BranchRuns) -> list[Series]:
 def all_stopped(all_series: Iterable[Series]) -> list[StoppedHardware]:
     """Return on what the series are no longer measured, each once, what stopped first first."""
     known = {series.stopped.id: series.stopped for series in all_series if series.stopped is not None}
-    return sorted(known.values(), key=lambda stopped: (stopped.date, stopped.hardware))
+    return sorted(known.values(), key=lambda stopped: (stopped.date, stopped.hardware or ""))
 
 
 class _Unjudged(Struct):
@@ -221,8 +218,8 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
     def of_run(self, run: HistoryRun) -> list[SameRuns | _Unjudged]:
         """Return those of a run's measurements."""
         self._run = run
-        aliases = self._drafts.notes.aliases
-        self._present = {run.measurements[number].test for number in run.rows} if aliases else set()
+        are_renamed = self._drafts.notes.aliases or self._drafts.notes.moved
+        self._present = {run.measurements[number].test for number in run.rows} if are_renamed else set()
         return list(map(self.__getitem__, run.rows))
 
     def __missing__(self, number: int) -> SameRuns | _Unjudged:
@@ -239,7 +236,7 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
             us, under = array("d"), array("I")
             place.stretches.append(SameRuns(measured=measured, versions=place.versions, indices=[], us=us, under=under))
         growing = place if isinstance(place, _Unjudged) else place.stretches[-1]
-        if measured.test not in notes.aliases:
+        if now == measured.test:
             self[number] = growing
         return growing
 
@@ -255,7 +252,7 @@ class _Drafts:
 
     def add(self, index: int, run: HistoryRun) -> None:
         """Add what a run has measured, which stands there among those of the branch."""
-        growing = self._at_hand.setdefault((_folder(run), id(run.environments)), _AtHand(self)).of_run(run)
+        growing = self._at_hand.setdefault((folder_of(run), id(run.environments)), _AtHand(self)).of_run(run)
         # Most runs have the same measurements as the one before: nothing more is done for each than this.
         deque(map(list.append, map(_INDICES, growing), repeat(index)), maxlen=0)
         deque(map(array.append, map(_US, growing), run.times.us), maxlen=0)
@@ -267,7 +264,7 @@ class _Drafts:
     def place_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Unjudged:
         """Return where a measurement of this test belongs that a run has."""
         environment = None if measured.environment is None else run.environments[measured.environment]
-        key = _key(_folder(run), test, measured, environment, self._latest, run)
+        key = _key(folder_of(run), test, measured, environment, self._latest, run)
         return self.by_key.setdefault(key, _Draft()).place_of(measured, environment)
 
     def forget(self, number: int | None) -> None:
@@ -278,10 +275,6 @@ class _Drafts:
 
 _INDICES: Final = attrgetter("indices")
 _US: Final = attrgetter("us")
-
-
-def _folder(run: HistoryRun) -> str:
-    return "" if run.commit is None else run.commit.folder
 
 
 class _Lacking:
@@ -348,7 +341,7 @@ class _Draft(Struct):
         seen |= {index for gap in self.gaps for index in gap.indices}
         later = on[bisect_left(on, first) :]
         # A series without a point has no hardware of its own.
-        able = later if stretches else [at for at, run in enumerate(branch.runs) if _folder(run) == key.folder]
+        able = later if stretches else [at for at, run in enumerate(branch.runs) if folder_of(run) == key.folder]
         without = next((at for at in able if at > newest and lacking.of(at, key.test, newest)), len(branch.runs))
         later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
@@ -395,8 +388,3 @@ def _key(  # noqa: PLR0913, PLR0917 - what a series is made of
     machine = run.machine
     own = machine.cpu if measured.device == "cpu" else machine.gpu or machine.cpu
     return replace(anywhere, hardware=latest.get(anywhere) or own or "")
-
-
-def hardware_of(environment: Environment) -> str:
-    """Return the GPU of an environment, or its CPU."""
-    return environment.gpu or environment.cpu or ""

@@ -1,4 +1,7 @@
-"""What is measured no more while the branch goes on: a GPU model on which nothing runs is a gap, and no green gate."""
+"""What is measured no more while the branch goes on: a GPU model on which nothing runs is a gap, and no green gate.
+
+What somebody has at home is not expected of anybody, and machines that CI services lend have one CPU or another.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,35 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.history.digest import digest_of
+from pytest_torchprof.history.pauses import A_DAY, longest_usual
+from pytest_torchprof.history.record import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.history.notes import Notes
+    from pytest_torchprof.history.record import RunHead
     from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.trace.metadata import Environment
 
 
 class StoppedHardware(Struct, frozen=True, kw_only=True):
-    """A GPU, or a CPU, on which the newest runs of a project have measured nothing."""
+    """A GPU model, or all CPUs, on which the newest runs of a project have measured nothing."""
 
     folder: str
     """The project's, as in series."""
-    hardware: str
+    hardware: str | None
+    """The GPU's product name; None for CPUs, whichever they are."""
     until: str
     """The last commit that was measured on it."""
     date: datetime
     """When that was committed."""
+    missed_from: str
+    """The commit at which it was away for longer than is usual."""
+    missed_date: datetime
+    """When that was committed."""
     runs: int
-    """How many of the project's runs came after it."""
+    """How many of the project's runs came after the last commit that was measured on it."""
 
     @property
     def id(self) -> str:
@@ -40,23 +52,72 @@ class StoppedHardware(Struct, frozen=True, kw_only=True):
         return notes.accepted.get(self.id)
 
 
-def stopped_hardware(
-    branch: BranchRuns, folder: str, hardware: str, on: Sequence[int], of_folder: Sequence[int]
-) -> StoppedHardware | None:
-    """Return what hardware is no longer measured on, whose runs stand there; None as long as it goes on.
+def folder_of(run: RunHead) -> str:
+    """Return where the project of a run lies in its repository."""
+    return "" if run.commit is None else run.commit.folder
 
-    ``of_folder``: where the runs of its project stand. It has stopped if it lacks more commits than ever between two of
-    its own. What measured one commit alone has no pace, and is never missed.
+
+def hardware_of(environment: Environment) -> str:
+    """Return the GPU of an environment, or its CPU."""
+    return environment.gpu or environment.cpu or ""
+
+
+def stopped_hardware(branch: BranchRuns) -> Mapping[tuple[str, str], StoppedHardware]:
+    """Return what hardware is no longer measured on, by the project's folder and as series name the hardware."""
+    of_folder: dict[str, list[int]] = {}
+    on: dict[tuple[str, str | None], list[int]] = {}
+    names: dict[tuple[str, str], str | None] = {}
+    for index, run in enumerate(branch.runs):
+        folder = folder_of(run)
+        of_folder.setdefault(folder, []).append(index)
+        names |= {(folder, hardware_of(environment)): environment.gpu for environment in run.environments}
+        for gpu in {environment.gpu for environment in run.environments}:
+            on.setdefault((folder, gpu), []).append(index)
+    stopped = {own: _stopped(branch, *own, indices, of_folder[own[0]]) for own, indices in on.items()}
+    by_name = {(folder, name): stopped[folder, gpu] for (folder, name), gpu in names.items()}
+    return {own: loss for own, loss in by_name.items() if loss is not None}
+
+
+def _stopped(
+    branch: BranchRuns, folder: str, hardware: str | None, on: Sequence[int], of_folder: Sequence[int]
+) -> StoppedHardware | None:
+    """Return that nothing is measured any more on a hardware whose runs stand there; None as long as it goes on.
+
+    ``of_folder``: where the runs of its project stand. It has stopped if it lacks more commits and more time than in
+    its pauses of late: a nightly GPU lacks many commits on a busy day, and what runs for each commit waits for the next
+    one. What measured one commit alone has no pace, and is never missed.
     """
     rank = {place: at for at, place in enumerate(dict.fromkeys(branch.places[index] for index in of_folder))}
-    turns = [*dict.fromkeys(rank[branch.places[index]] for index in on)]
-    if not lacks_more_than_ever(turns, len(rank)):
+    turns: dict[int, datetime] = {}
+    for index in on:
+        if branch.runs[index].event is not Event.LOCAL:
+            turns.setdefault(rank[branch.places[index]], branch.runs[index].began)
+    if len(turns) < 2:
         return None
-    last = branch.runs[on[-1]].commit
-    if last is None:
+    commits = longest_usual([later - earlier for earlier, later in pairwise(turns)], 0)
+    time = longest_usual([later - earlier for earlier, later in pairwise(sorted(turns.values()))], A_DAY)
+    place = branch.places[on[-1]]
+    last = max(branch.runs[index].began for index in on if branch.places[index] == place)
+    missed = next(
+        (
+            branch.runs[index].commit
+            for index in of_folder
+            if rank[branch.places[index]] - rank[place] > commits and branch.runs[index].began - last > time
+        ),
+        None,
+    )
+    until = branch.runs[on[-1]].commit
+    if missed is None or until is None:
         return None
-    later = sum(branch.places[index] > branch.places[on[-1]] for index in of_folder)
-    return StoppedHardware(folder=folder, hardware=hardware, until=last.sha, date=last.date, runs=later)
+    return StoppedHardware(
+        folder=folder,
+        hardware=hardware,
+        until=until.sha,
+        date=until.date,
+        missed_from=missed.sha,
+        missed_date=missed.date,
+        runs=sum(branch.places[index] > place for index in of_folder),
+    )
 
 
 def lacks_more_than_ever(turns: Sequence[int], count: int) -> bool:

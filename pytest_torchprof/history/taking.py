@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pytest_torchprof.history.belonging import HistoryProject
+from pytest_torchprof.history.contradictions import Contradiction, refuse_future
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def _names_none(record: RunRecord) -> bool:
 def _add(store: Store, project: HistoryProject, record: RunRecord, taken: Taken, *, anyway: bool) -> None:
     try:
         project.refuse_other(record, anyway=anyway)
+        _refuse_future(record)
         if store.add(record):
             taken.added += 1
         else:
@@ -70,3 +73,11 @@ def _add(store: Store, project: HistoryProject, record: RunRecord, taken: Taken,
         project.note(record)
     except BadRecord as problem:
         taken.refused.append(problem)
+
+
+def _refuse_future(record: RunRecord) -> None:
+    # What a history has once taken is read alike on every day.
+    try:
+        refuse_future(record, datetime.now(UTC))
+    except Contradiction as problem:
+        raise BadRecord(f"{record.uuid}: {problem}") from None

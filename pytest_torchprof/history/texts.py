@@ -67,7 +67,18 @@ def heading_texts(branch: BranchRuns) -> list[str]:
         for shas, where, therefore in notices
         if shas
     ]
-    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out, *named]
+    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out, *named, *_ci_pause_texts(branch)]
+
+
+def _ci_pause_texts(branch: BranchRuns) -> list[str]:
+    """Return that CI may have left the branch, which leaves open what its newest code launches."""
+    pause = branch.ci_pause
+    if pause is None:
+        return []
+    last = f"{pause.last[:7]} ({pause.since.date().isoformat()})"
+    ahead = first_of([sha[:7] for sha in pause.ahead])
+    since = f"CI has measured nothing on {branch.branch} since {last}, for longer than is usual"
+    return [f"{since}, while runs outside CI went on from there: {ahead}; what these launch is not judged"]
 
 
 def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
@@ -131,8 +142,10 @@ def stopped_texts(all_series: Sequence[Series]) -> list[str]:
 def _stopped(stopped: StoppedHardware, notes: Notes) -> str:
     known = stopped.accepted_because(notes)
     lacking = f"{counted(stopped.runs, 'run')} of this branch came later and did not measure on it"
-    last = f"not measured any more: {stopped.hardware}, last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
-    return f"{last}; {lacking}  [{stopped.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
+    last = f"last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
+    missed = f"missed since {stopped.missed_from[:7]} ({stopped.missed_date.date().isoformat()})"
+    named = f"not measured any more: {stopped.hardware or 'any CPU'}, {last}, {missed}"
+    return f"{named}; {lacking}  [{stopped.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
 
 
 def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point], bool]) -> list[str]:

@@ -103,7 +103,8 @@ def run_record(state: RunState, session: pytest.Session) -> RunRecord:
         uuid=uuid.uuid4().hex,
         version=version("pytest-torchprof"),
         began=state.began,
-        ended=datetime.now(UTC),
+        # A clock may be set back meanwhile.
+        ended=max(datetime.now(UTC), state.began),
         complete=not stopped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
         all_tests=_all_tests(state),
         suite=state.options.suite is not None,

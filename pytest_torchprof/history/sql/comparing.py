@@ -32,6 +32,7 @@ def compared(connection: Connection, store: str) -> Iterator[RunRecord | BadReco
         try:
             record = decode(packed, f"{store}: {uuid}")
         except BadRecord as problem:
+            problem.uuid = uuid
             yield problem
             continue
         others = [*_others(connection, record, known)]

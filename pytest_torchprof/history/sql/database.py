@@ -197,6 +197,7 @@ class HistoryDatabase:
                 try:
                     rows = rows_of(decode(packed, f"{self.shown}: {uuid}"))
                 except BadRecord as problem:
+                    problem.uuid = uuid
                     bad.append(problem)
                 else:
                     self._insert(connection, rows)

@@ -1,0 +1,112 @@
+"""What a record must not say, since one part of it denies another: whoever wrote it, no run was so.
+
+The records' own module asks for this, so that the parts of records have no types here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.report.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime
+
+
+_FIRST_YEAR: Final = 2015
+"""Before it there was nothing to measure: a clock that is not set begins in 1970 or 2000."""
+_CLOCKS_DIFFER: Final = timedelta(days=1)
+_LOCAL: Final = "local"
+
+
+class Contradiction(ValueError):
+    """What is wrong with a record, without its name."""
+
+
+def refuse_measurements(record: Any) -> None:
+    """Raise Contradiction if what a run has measured denies itself."""
+    kernels = {structure.name: structure.kernels for structure in record.structures}
+    for own, listed in kernels.items():
+        refuse_structure(own, listed)
+    for measured, varying in zip(record.measurements, record.varying, strict=True):
+        refuse_measurement(measured)
+        refuse_other_count(measured, kernels.get(measured.structure or "", ()))
+        if varying.time is not None:
+            refuse_times(varying.time.median_us, varying.time.quantiles_us)
+    if record.all_tests is not None and record.all_tests.unmeasured:
+        refuse_measured_and_not({measured.test for measured in record.measurements}, record.all_tests.unmeasured)
+
+
+def refuse_run(run: Any) -> None:
+    """Raise Contradiction if a run's dates, its event or its commit cannot be as they are."""
+    if run.ended < run.began:
+        raise Contradiction(f"it ended at {run.ended.isoformat()}, before it began at {run.began.isoformat()}")
+    if run.began.year < _FIRST_YEAR:
+        raise Contradiction(f"it began at {run.began.isoformat()}, before there was anything to measure")
+    if run.event == _LOCAL and run.ci is not None:
+        raise Contradiction("it is a local run, and has a job of a CI service")
+    if run.commit is not None:
+        _refuse_commit(run.commit)
+        if run.commit.date > run.ended + _CLOCKS_DIFFER:
+            date = run.commit.date.isoformat()
+            raise Contradiction(f"its commit is of {date}, after the run ended at {run.ended.isoformat()}")
+
+
+def _refuse_commit(commit: Any) -> None:
+    if commit.sha in commit.parents or commit.sha in commit.ancestors:
+        raise Contradiction(f"the commit {commit.sha} comes before itself")
+    if commit.ancestors and commit.ancestors[:1] != commit.parents[:1]:
+        raise Contradiction(f"the first parent of the commit {commit.sha} is not the first of its ancestors")
+    if len(set(commit.ancestors)) < len(commit.ancestors):
+        raise Contradiction(f"the commit {commit.sha} has an ancestor more than once")
+
+
+def refuse_future(run: Any, now: datetime) -> None:
+    """Raise Contradiction if a run began later than now, as far as clocks agree."""
+    if run.began > now + _CLOCKS_DIFFER:
+        raise Contradiction(f"it began at {run.began.isoformat()}, which is still to come")
+
+
+def refuse_measurement(measured: Any) -> None:
+    """Raise Contradiction if a measurement denies itself."""
+    rank, ranks = measured.rank, measured.ranks
+    if (rank is None) != (ranks is None):
+        raise Contradiction(f"{measured.test} has a rank or a number of ranks, and not both")
+    if rank is not None and ranks is not None and not 0 <= rank < ranks:
+        raise Contradiction(f"{measured.test} ran on rank {rank} of {ranks}")
+    if measured.outcome in (Outcome.NOT_MEASURED, Outcome.SKIPPED) and (measured.counts or measured.structure):
+        raise Contradiction(f"{measured.test} was not measured, and has numbers")
+
+
+def refuse_structure(name: str, kernels: Sequence[Any]) -> None:
+    """Raise Contradiction if a structure lists a kernel twice."""
+    if len({kernel.name for kernel in kernels}) < len(kernels):
+        raise Contradiction(f"the structure {name} lists a kernel more than once")
+
+
+def refuse_other_count(measured: Any, kernels: Sequence[Any]) -> None:
+    """Raise Contradiction if a measurement has more or fewer kernels than the structure that it names."""
+    known = measured.counts.get("kernels")
+    # A list that nobody kept is empty.
+    if kernels and known is not None and (listed := sum(kernel.count for kernel in kernels)) != known:
+        raise Contradiction(f"{measured.test} has {known:g} kernels, and lists {listed}")
+
+
+def refuse_times(median_us: float, quantiles_us: Sequence[float]) -> None:
+    """Raise Contradiction if the middles of equal parts of a time's samples are not in order, or its median is outside.
+
+    In microseconds.
+    """
+    if any(later < earlier for earlier, later in pairwise(quantiles_us)):
+        raise Contradiction("the quartiles of a time are not in order")
+    if not quantiles_us[0] <= median_us <= quantiles_us[-1]:
+        raise Contradiction("the median of a time lies outside its quartiles")
+
+
+def refuse_measured_and_not(tests: Collection[str], unmeasured: Sequence[str]) -> None:
+    """Raise Contradiction if a test was measured and is listed among those that were not."""
+    if both := [test for test in unmeasured if test in tests]:
+        raise Contradiction(f"{both[0]} was measured, and is listed among the tests that were not")
