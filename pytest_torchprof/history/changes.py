@@ -21,7 +21,7 @@ from pytest_torchprof.history.series import EXACT
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.history.lanes import Lane
+    from pytest_torchprof.history.lanes import VersionLane
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, SameRuns, Series, SeriesKey
 
@@ -178,21 +178,20 @@ def _changes(series: Series) -> Iterator[SeriesChange]:
     return (change for lane in lanes_of(series) for change in _changes_in(series, lane))
 
 
-def _changes_in(series: Series, lane: Lane) -> Iterator[SeriesChange]:
-    """Yield the changes of a lane, and of what else it is compared with none that is not its own too."""
+def _changes_in(series: Series, lane: VersionLane) -> Iterator[SeriesChange]:
+    """Yield the changes of a lane, but for those among what else it is compared with."""
     stretches = [*lane.before, *lane.stretches, *lane.after]
-    others = {id(stretch) for stretch in (*lane.before, *lane.after)}
+    others = {index for stretch in (*lane.before, *lane.after) for index in stretch.indices}
     unsteady: set[int] = set()
     for old, new in pairwise(stretches):
         before, after = series.point(old, old.indices[-1]), series.point(new, new.indices[0])
         if before.commit == after.commit and old.versions == new.versions and _differ(old, new):
-            if _commit_place(series, old) not in unsteady and not {id(old), id(new)} <= others:
+            if _commit_place(series, old) not in unsteady and not {old.indices[-1], new.indices[0]} <= others:
                 yield _change(series, before, after, State.UNSTEADY, before.machine_moved(after))
             unsteady.add(_commit_place(series, old))
     segments = list(_segments(_without(series, stretches, unsteady)))
-    beside = {index for stretch in (*lane.before, *lane.after) for index in stretch.indices}
-    for at in range(len(segments) - 1):
-        if not {segments[at][-1].indices[-1], segments[at + 1][0].indices[0]} <= beside:
+    for at, (was, now) in enumerate(pairwise(segments)):
+        if not {was[-1].indices[-1], now[0].indices[0]} <= others:
             yield _change_at(series, segments, at)
 
 

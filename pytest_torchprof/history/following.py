@@ -14,7 +14,7 @@ from pytest_torchprof.history.spans import came_back, ended_before, gave_way, to
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.history.spans import Span
+    from pytest_torchprof.history.spans import VersionSpan
 
 
 class How(StrEnum):
@@ -37,7 +37,7 @@ class Followed(Struct, frozen=True):
     how: How
 
 
-def followed(spans: Sequence[Span]) -> dict[int, Followed]:
+def followed(spans: Sequence[VersionSpan]) -> dict[int, Followed]:
     """Return what versions follow, by their number; those that follow none are left out."""
     choice = _Choice(spans)
     choice.follow_what_ended()
@@ -50,7 +50,7 @@ def followed(spans: Sequence[Span]) -> dict[int, Followed]:
 class _Choice:
     """The choice of what each of several versions follows."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
+    def __init__(self, spans: Sequence[VersionSpan]) -> None:
         self.spans = spans
         self.near = Nearness([span.versions for span in spans])
         self.made: dict[int, Followed] = {}
@@ -68,10 +68,9 @@ class _Choice:
             left = [number for number in left if number not in self.heirs]
             pairs = [(old, own) for own in new for old in left if ended_before(self.spans[old], self.spans[own])]
             for old, own in sorted(pairs, key=self._doubt):
-                if own not in self.made and not self._may_be_tried_again(old, own):
-                    taken = old in self.heirs
-                    if not self._between(old, own, left):
-                        self._take(old, own, How.BESIDE if taken else How.AFTER)
+                if own in self.made or self._between(old, own, left) or self._may_be_tried_again(old, own):
+                    continue
+                self._take(old, own, How.BESIDE if old in self.heirs else How.AFTER)
             self.tried |= {own for own in new if own not in self.made and self.spans[own].last < reach}
             left += [own for own in new if own not in self.tried]
             reach = max(reach, *(self.spans[own].last for own in new))
@@ -103,13 +102,13 @@ class _Choice:
     def _follow_moved_on(self, own: int, beside: Sequence[int]) -> bool:
         """Let versions follow those that are between them and others that had ended: a window of versions moved on."""
         for old in range(own):
-            if old not in self.heirs and old not in self.tried and self._is_open(old, own):
-                between = self._between(old, own, beside)
-                nearest = [self._nearest(between, own)] if between else []
-                if nearest and all(self.near.is_between(nearest[0], other, own) for other in between if other not in nearest):
-                    self.made[own] = Followed(nearest[0], How.BESIDE)
-                    self.heirs[old] = own
-                    return True
+            between = [] if old in self.tried or not self._is_open(old, own) else self._between(old, own, beside)
+            nearest = self._nearest(between, own) if between else old
+            # Where several are, and none of them is the nearest in all, the others that had ended are of another lane.
+            if between and all(other == nearest or self.near.is_between(nearest, other, own) for other in between):
+                self.made[own] = Followed(nearest, How.BESIDE)
+                self.heirs[old] = own
+                return True
         return False
 
     def _follow_what_stopped(self, own: int, beside: Sequence[int]) -> bool:
@@ -135,12 +134,12 @@ class _Choice:
         return is_open and ended_before(was, new)
 
     def follow_at_the_first_commit(self) -> None:
-        """Let versions follow those of which all runs came before theirs, where all of these are of the first commit."""
+        """Let versions follow those that were measured at the first commit alone, before all of their runs."""
         for own, span in enumerate(self.spans):
             if own in self.made or span.first:
                 continue
             ended = [old for old in range(own) if old not in self.heirs and not self.spans[old].last]
-            if before := [old for old in ended if self.spans[old].runs[-1] < span.runs[0]]:
+            if before := [old for old in ended if self.spans[old].runs[-1][1] < span.runs[0][1]]:
                 self._take(self._nearest(before, own), own, How.AFTER)
 
     def forget_trials(self) -> None:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.history.following import Followed
     from pytest_torchprof.history.series import Point, SameRuns, Series
-    from pytest_torchprof.history.spans import Span, SpanRun
+    from pytest_torchprof.history.spans import VersionRun, VersionSpan
 
 
-class Lane(Struct, frozen=True, kw_only=True):
+class VersionLane(Struct, frozen=True, kw_only=True):
     """Stretches in the order of their runs, each compared with the next, and what else these are compared with."""
 
     stretches: list[SameRuns]
@@ -31,24 +31,24 @@ class Lane(Struct, frozen=True, kw_only=True):
     """Whether its versions have another lane: a run that came late, or runs beside versions that had not ended yet."""
 
 
-def lanes_of(series: Series) -> list[Lane]:
+def lanes_of(series: Series) -> list[VersionLane]:
     """Return the lanes of a series, each of whose runs is in one of them.
 
     A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one.
     """
     if len({stretch.versions for stretch in series.stretches}) <= 1:
-        return [Lane(stretches=sorted(series.stretches, key=lambda stretch: stretch.indices[0]))]
+        return [VersionLane(stretches=sorted(series.stretches, key=lambda stretch: stretch.indices[0]))]
     spans = spans_of(series)
     links = followed(spans)
     kept, aside = _kept(spans, links)
     members: dict[int, list[int]] = {}
     root = [*range(len(spans))]
-    for own in root:
+    for own in range(len(spans)):
         if own in links and links[own].how is not How.BESIDE:
             root[own] = root[links[own].number]
         members.setdefault(root[own], []).append(own)
     lanes = [
-        Lane(stretches=_joined(_in_order(kept, own)), before=_followed_beside(spans, links, first))
+        VersionLane(stretches=_joined(_in_order(kept, own)), before=_followed_beside(spans, links, first))
         for first, own in members.items()
     ]
     return [*lanes, *aside]
@@ -61,7 +61,9 @@ def points_by_lane(series: Series) -> Iterator[list[Point]]:
             yield [series.point(stretch, index) for stretch in lane.stretches for index in stretch.indices]
 
 
-def _kept(spans: Sequence[Span], links: Mapping[int, Followed]) -> tuple[list[list[SpanRun]], list[Lane]]:
+def _kept(
+    spans: Sequence[VersionSpan], links: Mapping[int, Followed]
+) -> tuple[list[list[VersionRun]], list[VersionLane]]:
     """Return of each of the versions the runs that follow one another, and those aside of them."""
     kept = [span.runs for span in spans]
     aside = []
@@ -71,27 +73,27 @@ def _kept(spans: Sequence[Span], links: Mapping[int, Followed]) -> tuple[list[li
         if link.how is How.OVERLAPPING:
             early = [run for run in kept[own] if run[0] < old.last]
             kept[own] = [run for run in kept[own] if run[0] >= old.last]
-            aside.append(Lane(stretches=_joined(early), after=_joined(kept[own]), is_aside=True))
+            aside.append(VersionLane(stretches=_joined(early), after=_joined(kept[own]), is_aside=True))
         elif link.how is How.AFTER and late is not None:
             came_late = [run for run in kept[link.number] if run[0] == late]
             kept[link.number] = [run for run in kept[link.number] if run[0] < late]
-            aside.append(Lane(stretches=_joined(came_late), before=_joined(kept[link.number]), is_aside=True))
+            aside.append(VersionLane(stretches=_joined(came_late), before=_joined(kept[link.number]), is_aside=True))
     return kept, aside
 
 
-def _followed_beside(spans: Sequence[Span], links: Mapping[int, Followed], own: int) -> list[SameRuns]:
+def _followed_beside(spans: Sequence[VersionSpan], links: Mapping[int, Followed], own: int) -> list[SameRuns]:
     """Return what the first versions of a lane follow that go on beside them, up to where they begin."""
     link = links.get(own)
     return [] if link is None else _joined(run for run in spans[link.number].runs if run[0] <= spans[own].first)
 
 
-def _in_order(kept: Sequence[Sequence[SpanRun]], members: Iterable[int]) -> list[SpanRun]:
+def _in_order(kept: Sequence[Sequence[VersionRun]], members: Iterable[int]) -> list[VersionRun]:
     """Return the runs of versions by their commits; of one commit first those of the versions that were in use before.
 
     Whichever run was the earlier one.
     """
     runs = sorted(((run[0], own, run) for own in members for run in kept[own]), key=itemgetter(0, 1))
-    ordered: list[SpanRun] = []
+    ordered: list[VersionRun] = []
     newest: int | None = None
     for _, group in groupby(runs, itemgetter(0)):
         at_commit = sorted(group, key=lambda run: run[1] != newest)
@@ -100,7 +102,7 @@ def _in_order(kept: Sequence[Sequence[SpanRun]], members: Iterable[int]) -> list
     return ordered
 
 
-def _joined(runs: Iterable[SpanRun]) -> list[SameRuns]:
+def _joined(runs: Iterable[VersionRun]) -> list[SameRuns]:
     """Return stretches of runs that follow one another."""
     made = []
     for _, group in groupby(runs, lambda run: id(run[2])):

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.series import SameRuns, Series
     from pytest_torchprof.trace.metadata import Environment
 
-SpanRun = tuple[int, int, "SameRuns"]
+VersionRun = tuple[int, int, "SameRuns"]
 """A run: the number of its commit among those at which the series has a point, where it stands among the runs of the
 branch, and its stretch."""
 
 
-class Span(Struct, frozen=True, kw_only=True, eq=False):
+class VersionSpan(Struct, frozen=True, kw_only=True, eq=False):
     """All that a series has of the same versions."""
 
     versions: Environment
-    runs: list[SpanRun]
+    runs: list[VersionRun]
     """In the order of the branch."""
     turns: tuple[int, ...]
     """Its commits."""
@@ -61,28 +61,27 @@ class Span(Struct, frozen=True, kw_only=True, eq=False):
         return self.turns[bisect_left(self.turns, turn) :]
 
 
-def spans_of(series: Series) -> list[Span]:
+def spans_of(series: Series) -> list[VersionSpan]:
     """Return what a series has of each of its versions, in the order in which they began."""
     places = series.branch.places
     by_versions: dict[Environment, list[tuple[int, SameRuns]]] = {}
-    for index, stretch in sorted(
-        ((index, stretch) for stretch in series.stretches for index in stretch.indices), key=itemgetter(0)
-    ):
+    runs = [(index, stretch) for stretch in series.stretches for index in stretch.indices]
+    for index, stretch in sorted(runs, key=itemgetter(0)):
         by_versions.setdefault(stretch.versions, []).append((index, stretch))
-    measured = sorted({places[index] for runs in by_versions.values() for index, _ in runs})
+    measured = sorted({places[index] for index, _ in runs})
     turns = {place: turn for turn, place in enumerate(measured)}
     return [
-        Span(
+        VersionSpan(
             versions=versions,
-            runs=[(turns[places[index]], index, stretch) for index, stretch in runs],
-            turns=tuple(dict.fromkeys(turns[places[index]] for index, _ in runs)),
+            runs=[(turns[places[index]], index, stretch) for index, stretch in own],
+            turns=tuple(dict.fromkeys(turns[places[index]] for index, _ in own)),
             count=len(turns),
         )
-        for versions, runs in by_versions.items()
+        for versions, own in by_versions.items()
     ]
 
 
-def late_turn(old: Span, new: Span) -> int | None:
+def late_turn(old: VersionSpan, new: VersionSpan) -> int | None:
     """Return the commit at which versions came once more after they had been left for others; None if there is none.
 
     Somebody was late with the upgrade, or tried an old commit again: they had been away for longer than ever.
@@ -95,19 +94,19 @@ def late_turn(old: Span, new: Span) -> int | None:
     return after[0] if after[0] - earlier[-1] > usual else None
 
 
-def ended_before(old: Span, new: Span) -> bool:
+def ended_before(old: VersionSpan, new: VersionSpan) -> bool:
     """Whether versions have ended where others begin, but for a commit of both and a run that came late."""
     return old.last <= new.first or late_turn(old, new) is not None
 
 
-def gave_way(old: Span, new: Span) -> bool:
+def gave_way(old: VersionSpan, new: VersionSpan) -> bool:
     """Whether versions have ended beside others that began later and outlive them."""
     after = old.since(new.first)
     pace = after if len(after) > 1 else old.turns
     return old.last < new.last and lacks_more_than_ever(pace, old.count)
 
 
-def came_back(old: Span, new: Span) -> bool:
+def came_back(old: VersionSpan, new: VersionSpan) -> bool:
     """Whether versions were left for others, and these for them again.
 
     One commit of both is where they changed, unless the others have no second one: then they were tried beside them.
@@ -119,7 +118,7 @@ def came_back(old: Span, new: Span) -> bool:
     return not inside or at_an_end or (new.has_stopped and took_turns(old, new))
 
 
-def took_turns(old: Span, new: Span) -> bool:
+def took_turns(old: VersionSpan, new: VersionSpan) -> bool:
     """Whether one of two versions was in use at a time, each for more than one commit before the other came back."""
     if not set(old.turns).isdisjoint(new.turns):
         return False
