@@ -199,6 +199,17 @@ COMPARED = {
         },
         [(3, 4, "7 -> 8", UPGRADE, "confirmed")],
     ),
+    "change-of-one-version-where-the-other-ends": (
+        {"2.10": "5555555", "2.11": "....66555555"},
+        [(5, 6, "6 -> 5", "", "confirmed")],
+    ),
+    "upgrade-to-the-release-of-nightly-builds": (
+        {"2.10": "55555", "2.16.0": ".....88888", **nightly(0, 10, 2, changed=6)},
+        [
+            (4, 5, "5 -> 8", "2.10 -> 2.16.0", "confirmed"),
+            (4, 6, "6 -> 7", "2.16.0.dev4 -> 2.16.0.dev6", "confirmed"),
+        ],
+    ),
     "change-of-the-code-in-a-matrix": (
         {"3.11 2.10": "5566", "3.12 2.10": "7788", "3.11 2.11": "....6666", "3.12 2.11": "....8888"},
         [(1, 2, "5 -> 6", "", "confirmed"), (1, 2, "7 -> 8", "", "confirmed")],
