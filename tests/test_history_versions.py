@@ -76,11 +76,12 @@ def test_versions_that_are_measured_side_by_side_are_not_compared(tmp_path, caps
     assert steps(capsys, write(tmp_path, runs), status=0) == []
 
 
-def test_a_version_that_leaves_a_matrix_is_compared_with_what_is_measured_from_then_on(tmp_path, capsys):
+def test_a_version_that_leaves_a_matrix_is_compared_with_what_joined_it_later_and_with_no_other(tmp_path, capsys):
+    joined = [run for at in range(6) for run in (old(at), *([new(at)] if at >= 3 else []))]
+    runs = [*joined, *map(new, range(6, 9))]
+    assert steps(capsys, write(tmp_path / "joined", runs), status=1) == [(5, 5, 6, "confirmed")]
     runs = [run for at in range(6) for run in (old(at), new(at))] + [new(at) for at in range(6, 9)]
-    assert steps(capsys, write(tmp_path / "other", runs), status=1) == [(6, 5, 6, "confirmed")]
-    alike = [run for at in range(6) for run in (old(at, SIX), new(at))] + [new(at) for at in range(6, 9)]
-    assert steps(capsys, write(tmp_path / "alike", alike), status=0) == []
+    assert steps(capsys, write(tmp_path / "there", runs), status=0) == []
 
 
 def test_a_version_that_lacks_the_newest_commit_alone_has_not_left_the_matrix(tmp_path, capsys):

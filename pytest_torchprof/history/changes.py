@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.history.enclosing import Enclosed
-from pytest_torchprof.history.lanes import ended_lanes, lanes_of
+from pytest_torchprof.history.lanes import lanes_of
 from pytest_torchprof.history.record import KernelCount
 from pytest_torchprof.history.series import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_torchprof.history.lanes import VersionLane
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, SameRuns, Series, SeriesKey
 
@@ -165,7 +166,7 @@ def unchanged(series: Series) -> list[list[Point]]:
 
 def unchanged_stretches(series: Series) -> list[list[SameRuns]]:
     """Return the groups of ``unchanged`` as stretches of runs, without a point for each run."""
-    return [segment for lane in lanes_of(series) for segment in _segments(lane)]
+    return [segment for lane in lanes_of(series) for segment in _segments(lane.stretches)]
 
 
 def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
@@ -174,27 +175,24 @@ def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> 
 
 
 def _changes(series: Series) -> Iterator[SeriesChange]:
-    lanes = lanes_of(series)
-    for lane in lanes:
-        yield from _changes_in(series, lane)
-    for lane, later in ended_lanes(series, lanes):
-        # Versions were left while others went on: what these launch is the change that stays.
-        was, now = (list(_segments(stretches)) for stretches in (lane, later))
-        if _differ(was[-1][-1], now[0][0]):
-            yield _change_at(series, [was[-1], *now], 0)
+    return (change for lane in lanes_of(series) for change in _changes_in(series, lane))
 
 
-def _changes_in(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]:
+def _changes_in(series: Series, lane: VersionLane) -> Iterator[SeriesChange]:
+    """Yield the changes of a lane, but for those among what else it is compared with."""
+    stretches = [*lane.before, *lane.stretches, *lane.after]
+    others = {index for stretch in (*lane.before, *lane.after) for index in stretch.indices}
     unsteady: set[int] = set()
-    for old, new in pairwise(lane):
+    for old, new in pairwise(stretches):
         before, after = series.point(old, old.indices[-1]), series.point(new, new.indices[0])
         if before.commit == after.commit and old.versions == new.versions and _differ(old, new):
-            if _commit_place(series, old) not in unsteady:
+            if _commit_place(series, old) not in unsteady and not {old.indices[-1], new.indices[0]} <= others:
                 yield _change(series, before, after, State.UNSTEADY, before.machine_moved(after))
             unsteady.add(_commit_place(series, old))
-    segments = list(_segments(_without(series, lane, unsteady)))
-    for at in range(len(segments) - 1):
-        yield _change_at(series, segments, at)
+    segments = list(_segments(_without(series, stretches, unsteady)))
+    for at, (was, now) in enumerate(pairwise(segments)):
+        if not {was[-1].indices[-1], now[0].indices[0]} <= others:
+            yield _change_at(series, segments, at)
 
 
 def _change_at(series: Series, segments: Sequence[Sequence[SameRuns]], at: int) -> SeriesChange:
@@ -231,17 +229,17 @@ def _values(series: Series, name: str, segment: Iterable[SameRuns]) -> set[objec
     return {getattr(point.environment, name) for point in points}
 
 
-def _without(series: Series, lane: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
+def _without(series: Series, stretches: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
     """Yield stretches without their runs of these commits."""
-    for stretch in lane:
+    for stretch in stretches:
         steady = {index for index in stretch.indices if series.branch.places[index] not in unsteady}
         if steady:
             yield stretch if len(steady) == len(stretch.indices) else stretch.only(steady)
 
 
-def _segments(lane: Iterable[SameRuns]) -> Iterator[list[SameRuns]]:
+def _segments(stretches: Iterable[SameRuns]) -> Iterator[list[SameRuns]]:
     segment: list[SameRuns] = []
-    for stretch in lane:
+    for stretch in stretches:
         # A number that the last of them lacks may be known of an earlier one: each is compared with all.
         if any(_differ(earlier, stretch) for earlier in segment):
             yield segment

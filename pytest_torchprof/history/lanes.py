@@ -1,144 +1,112 @@
-"""Which versions of a series follow one another, and which are in use side by side.
-
-What follows one another is compared: an upgrade is a step, also where the old versions were used once more after it, or
-came back for good. What is side by side, as in a matrix of two versions, is not, as long as both go on.
-"""
+"""The runs of a series in lanes: versions that follow one another are in one, versions side by side in several."""
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from pytest_torchprof.history.stopped import lacks_more_than_ever
+from msgspec import Struct
+
+from pytest_torchprof.history.following import How, followed
+from pytest_torchprof.history.spans import late_turn, spans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_torchprof.history.following import Followed
     from pytest_torchprof.history.series import Point, SameRuns, Series
-
-_TURNS: Final = 4
-"""How often two versions take turns, each coming back, before they count as side by side: one rolled back takes two."""
+    from pytest_torchprof.history.spans import VersionRun, VersionSpan
 
 
-class _Span:
-    """All stretches of the same versions."""
+class VersionLane(Struct, frozen=True, kw_only=True):
+    """Stretches in the order of their runs, each compared with the next, and what else these are compared with."""
 
-    def __init__(self, series: Series, stretches: list[SameRuns]) -> None:
-        self.places = series.branch.places
-        self.stretches = stretches
-        self.first, self.last = stretches[0].indices[0], stretches[-1].indices[-1]
-        self.first_place, self.last_place = self.places[self.first], self.places[self.last]
-        self._commits: frozenset[int] | None = None
-
-    @property
-    def commits(self) -> frozenset[int]:
-        """The places of its commits."""
-        if self._commits is None:
-            self._commits = frozenset(self.places[index] for index in self.indices)
-        return self._commits
-
-    @property
-    def indices(self) -> Iterator[int]:
-        """Where its runs stand, in order."""
-        return (index for stretch in self.stretches for index in stretch.indices)
+    stretches: list[SameRuns]
+    before: list[SameRuns] = []
+    """Those of another lane that they follow."""
+    after: list[SameRuns] = []
+    """Those of another lane that follow them."""
+    is_aside: bool = False
+    """Whether its versions have another lane: a run that came late, or runs beside versions that had not ended yet."""
 
 
-def lanes_of(series: Series) -> list[list[SameRuns]]:
-    """Return lanes of stretches, each in the order of its runs, whose versions follow one another.
+def lanes_of(series: Series) -> list[VersionLane]:
+    """Return the lanes of a series, each of whose runs is in one of them.
 
-    A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one. A single
-    run with versions that others had left for good before it has a lane of its own.
+    A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one.
     """
-    spans: dict[object, list[SameRuns]] = {}
-    for stretch in sorted(series.stretches, key=lambda stretch: stretch.indices[0]):
-        spans.setdefault(stretch.versions, []).append(stretch)
-    lanes: list[list[_Span]] = []
-    for own in (_Span(series, stretches) for stretches in spans.values()):
-        fitting = [lane for lane in lanes if _ended_before(lane, own) or not _any_beside(lane, own)]
-        if fitting:
-            max(fitting, key=lambda lane: (_ended_before(lane, own), max(span.last for span in lane))).append(own)
-        else:
-            lanes.append([own])
-    return [stretches for lane in lanes for stretches in _in_turn(lane)]
+    if len({stretch.versions for stretch in series.stretches}) <= 1:
+        return [VersionLane(stretches=sorted(series.stretches, key=lambda stretch: stretch.indices[0]))]
+    spans = spans_of(series)
+    links = followed(spans)
+    kept, aside = _kept(spans, links)
+    members: dict[int, list[int]] = {}
+    root = [*range(len(spans))]
+    for own in range(len(spans)):
+        if own in links and links[own].how is not How.BESIDE:
+            root[own] = root[links[own].number]
+        members.setdefault(root[own], []).append(own)
+    lanes = [
+        VersionLane(stretches=_joined(_in_order(kept, own)), before=_followed_beside(spans, links, first))
+        for first, own in members.items()
+    ]
+    return [*lanes, *aside]
 
 
 def points_by_lane(series: Series) -> Iterator[list[Point]]:
-    """Yield the points of each lane in order, without those that are compared with none."""
-    known: set[object] = set()
+    """Yield the points of each lane in order, but for runs aside of it."""
     for lane in lanes_of(series):
-        versions = {stretch.versions for stretch in lane}
-        if not versions <= known:
-            known |= versions
-            yield [series.point(stretch, index) for stretch in lane for index in stretch.indices]
+        if not lane.is_aside:
+            yield [series.point(stretch, index) for stretch in lane.stretches for index in stretch.indices]
 
 
-def ended_lanes(series: Series, lanes: Sequence[Sequence[SameRuns]]) -> Iterator[tuple[list[SameRuns], list[SameRuns]]]:
-    """Yield each lane that has ended while others go on, and what these measured at later commits.
+def _kept(
+    spans: Sequence[VersionSpan], links: Mapping[int, Followed]
+) -> tuple[list[list[VersionRun]], list[VersionLane]]:
+    """Return of each of the versions the runs that follow one another, and those aside of them."""
+    kept = [span.runs for span in spans]
+    aside = []
+    for own, link in links.items():
+        old, new = spans[link.number], spans[own]
+        late = late_turn(old, new)
+        if link.how is How.OVERLAPPING:
+            early = [run for run in kept[own] if run[0] < old.last]
+            kept[own] = [run for run in kept[own] if run[0] >= old.last]
+            aside.append(VersionLane(stretches=_joined(early), after=_joined(kept[own]), is_aside=True))
+        elif link.how is How.AFTER and late is not None:
+            came_late = [run for run in kept[link.number] if run[0] == late]
+            kept[link.number] = [run for run in kept[link.number] if run[0] < late]
+            aside.append(VersionLane(stretches=_joined(came_late), before=_joined(kept[link.number]), is_aside=True))
+    return kept, aside
 
-    It has ended if it lacks more commits than ever between two of its own, since there were others.
+
+def _followed_beside(spans: Sequence[VersionSpan], links: Mapping[int, Followed], own: int) -> list[SameRuns]:
+    """Return what the first versions of a lane follow that go on beside them, up to where they begin."""
+    link = links.get(own)
+    return [] if link is None else _joined(run for run in spans[link.number].runs if run[0] <= spans[own].first)
+
+
+def _in_order(kept: Sequence[Sequence[VersionRun]], members: Iterable[int]) -> list[VersionRun]:
+    """Return the runs of versions by their commits; of one commit first those of the versions that were in use before.
+
+    Whichever run was the earlier one.
     """
-    if len(lanes) == 1:
-        return
-    places = series.branch.places
-    commits = [sorted({places[index] for stretch in lane for index in stretch.indices}) for lane in lanes]
-    rank = {place: at for at, place in enumerate(sorted({place for own in commits for place in own}))}
-    for at, (lane, own) in enumerate(zip(lanes, commits, strict=True)):
-        company = min(other[0] for number, other in enumerate(commits) if number != at)
-        turns = [rank[place] for place in own if place >= company]
-        if lacks_more_than_ever(turns, len(rank)):
-            others = [stretch for number, other in enumerate(lanes) if number != at for stretch in other]
-            yield list(lane), _joined(run for run in _runs(others) if places[run[0]] > own[-1])
+    runs = sorted(((run[0], own, run) for own in members for run in kept[own]), key=itemgetter(0, 1))
+    ordered: list[VersionRun] = []
+    newest: int | None = None
+    for _, group in groupby(runs, itemgetter(0)):
+        at_commit = sorted(group, key=lambda run: run[1] != newest)
+        ordered += [run for _, _, run in at_commit]
+        newest = at_commit[-1][1]
+    return ordered
 
 
-def _ended_before(lane: Iterable[_Span], own: _Span) -> bool:
-    return all(span.last_place < own.first_place for span in lane)
-
-
-def _any_beside(lane: Iterable[_Span], own: _Span) -> bool:
-    return any(span.last_place >= own.first_place and _are_beside(span, own) for span in lane)
-
-
-def _are_beside(first: _Span, second: _Span) -> bool:
-    """Whether two versions, of which the second began later, are in use side by side."""
-    shared = first.commits & second.commits
-    if len(shared) > 1 or (shared == second.commits and first.last_place > second.last_place):
-        return True
-    runs = sorted([*((index, False) for index in first.indices), *((index, True) for index in second.indices)])
-    return sum(earlier[1] != later[1] for earlier, later in pairwise(runs)) >= _TURNS
-
-
-def _in_turn(lane: Sequence[_Span]) -> list[list[SameRuns]]:
-    """Return the stretches of a lane in the order of its runs, then those that are no part of it."""
-    stretches = [stretch for span in lane for stretch in span.stretches]
-    if all(earlier.last_place <= later.first_place for earlier, later in pairwise(lane)):
-        return [stretches]
-    # At one commit those that were there first come first, whichever run was the earlier one.
-    places = lane[0].places
-    age = {span.stretches[0].versions: at for at, span in enumerate(lane)}
-    runs = sorted(_runs(stretches), key=lambda run: (places[run[0]], age[run[1].versions]))
-    visits = [list(visit) for _, visit in groupby(runs, lambda run: run[1].versions)]
-    # Who was late with an upgrade, or tried a commit again: the versions were left before, and are left after it.
-    last = {visit[0][1].versions: at for at, visit in enumerate(visits)}
-    first = {visit[0][1].versions: at for at, visit in reversed([*enumerate(visits)])}
-    late = {
-        at
-        for at, visit in enumerate(visits)
-        if len(visit) == 1 and first[visit[0][1].versions] < at == last[visit[0][1].versions] < len(visits) - 1
-    }
-    kept = _joined(run for at, visit in enumerate(visits) if at not in late for run in visit)
-    return [kept, *(_joined(visits[at]) for at in sorted(late))]
-
-
-def _runs(stretches: Iterable[SameRuns]) -> list[tuple[int, SameRuns]]:
-    """Return the runs of stretches in order, each with its stretch."""
-    return sorted(((index, own) for own in stretches for index in own.indices), key=lambda run: run[0])
-
-
-def _joined(runs: Iterable[tuple[int, SameRuns]]) -> list[SameRuns]:
+def _joined(runs: Iterable[VersionRun]) -> list[SameRuns]:
     """Return stretches of runs that follow one another."""
     made = []
-    for _, group in groupby(runs, lambda run: id(run[1])):
+    for _, group in groupby(runs, lambda run: id(run[2])):
         own = list(group)
-        stretch = own[0][1]
-        made.append(stretch if len(own) == len(stretch.indices) else stretch.only({index for index, _ in own}))
+        stretch = own[0][2]
+        made.append(stretch if len(own) == len(stretch.indices) else stretch.only({index for _, index, _ in own}))
     return made

@@ -182,7 +182,7 @@ def _times_of(machines: Machines, series: Series) -> list[TimeSeries]:
     made: list[TimeSeries] = []
     for lane in lanes_of(series):
         parts: dict[_Kind, list[tuple[SameRuns, list[int], list[float]]]] = {}
-        for stretch in lane:
+        for stretch in lane.stretches:
             for kind, (indices, logs) in _by_machine(machines, series, stretch).items():
                 parts.setdefault(kind, []).append((stretch, indices, logs))
         made += [_joined(series, *kind, own) for kind, own in parts.items()]
