@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.history.stopped import lacks_more_than_ever
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_torchprof.history.series import SameRuns, Series
     from pytest_torchprof.trace.metadata import Environment
 
@@ -54,7 +54,7 @@ class VersionSpan(Struct, frozen=True, kw_only=True, eq=False):
 
     def lacks_at(self, turn: int) -> bool:
         """Whether at a later commit it has been missing for longer than ever before."""
-        return lacks_more_than_ever(self.turns, turn)
+        return _lacks_more_than_ever(self.turns, turn)
 
     def since(self, turn: int) -> tuple[int, ...]:
         """Return its commits from one on."""
@@ -103,7 +103,7 @@ def gave_way(old: VersionSpan, new: VersionSpan) -> bool:
     """Whether versions have ended beside others that began later and outlive them."""
     after = old.since(new.first)
     pace = after if len(after) > 1 else old.turns
-    return old.last < new.last and lacks_more_than_ever(pace, old.count)
+    return old.last < new.last and _lacks_more_than_ever(pace, old.count)
 
 
 def came_back(old: VersionSpan, new: VersionSpan) -> bool:
@@ -125,3 +125,9 @@ def took_turns(old: VersionSpan, new: VersionSpan) -> bool:
     turns = sorted([*((turn, "old") for turn in old.turns), *((turn, "new") for turn in new.turns)])
     stays = [len([*stay]) for _, stay in groupby(turns, itemgetter(1))]
     return 1 not in stays[1:-1]
+
+
+def _lacks_more_than_ever(turns: Sequence[int], count: int) -> bool:
+    """Whether more commits are missing at the end of so many than ever between two of those at which it was there."""
+    pauses = [later - earlier for earlier, later in pairwise(turns)]
+    return bool(pauses) and count - 1 - turns[-1] > max(pauses)

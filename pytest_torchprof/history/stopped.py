@@ -118,9 +118,3 @@ def _stopped(
         missed_date=missed.date,
         runs=sum(branch.places[index] > place for index in of_folder),
     )
-
-
-def lacks_more_than_ever(turns: Sequence[int], count: int) -> bool:
-    """Whether more commits are missing at the end of so many than ever between two of those at which it was there."""
-    pauses = [later - earlier for earlier, later in pairwise(turns)]
-    return bool(pauses) and count - 1 - turns[-1] > max(pauses)
