@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import HOLDS, failure_of
@@ -49,8 +49,7 @@ LEAST_LINES: Final = 12
 """Lines for each failure of a test that has several: together they may then be longer than a screen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True, kw_only=True):
     """One measurement, judged and reported."""
 
     judgement: Judgement
@@ -136,7 +135,7 @@ def _conclude_one(
     named = _named_below(test, judgement, kept)
     return Conclusion(
         judgement=judgement,
-        result=structs.replace(
+        result=replace(
             result,
             account=_account(judgement, came, named, concerns),
             recording=named.recording,
