@@ -215,6 +215,17 @@ def test_an_operator_on_the_cpu_is_its_own_kernel(row):
     assert row(builder) == (round(FLOPS / 1e-3 / 1e12, 3), round(BYTES / 1e-3 / 1e9, 3))
 
 
+def test_each_call_of_an_operator_on_the_cpu_counts_with_the_operands_that_it_was_given(row):
+    builder = TraceBuilder()
+    builder.step(0, 0, 4000)
+    small = [matrix(2048, 2048), matrix(2048, 2048)]
+    for number, inputs in enumerate((PRODUCT, small, PRODUCT)):
+        builder.op("aten::mm", 10 + 1000 * number, 1000, inputs=inputs)
+    builder.own(device="cpu", steps=1)
+    flops, moved = 2 * FLOPS + 2 * 2048**3, 2 * BYTES + 3 * 2048**2 * 2
+    assert row(builder) == (round(flops / 3e-3 / 1e12, 3), round(moved / 3e-3 / 1e9, 3))
+
+
 def test_of_kernels_that_are_not_all_known_there_is_no_rate(row):
     builder = TraceBuilder()
     builder.launched(GEMM, 0, op="aten::mm", inputs=PRODUCT, dur=500)

@@ -9,11 +9,11 @@ import re
 import shutil
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import filelock
+from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
-from msgspec import json
+from msgspec import Struct, field, json
 
 from pytest_torchprof.against.overlay import ANY
 from pytest_torchprof.reasons.commit_gaps import (
@@ -37,8 +36,7 @@ _LONGEST: Final = 2000
 _TO_THE_END: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestNames:
+class TestNames(Struct, frozen=True, kw_only=True):
     """The names that tests may have, by file, as far as the files show them."""
 
     __test__ = False
@@ -58,8 +56,7 @@ class TestNames:
         return file not in self.own or not set(names).isdisjoint(self.here.get(file, ()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseOutcomes:
+class BaseOutcomes(Struct, frozen=True, kw_only=True):
     """The outcomes of the base's tests."""
 
     status: int

@@ -327,6 +327,8 @@ class GpuWork:
     def worked_ns(self, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
         """Return how long a device, the busiest one, ran something between each start and the end beside it."""
         worked = [list(map(sub, busy.ns_before(ends), busy.ns_before(starts))) for busy in self._coverage]
+        if len(worked) == 1:
+            return worked[0]
         return list(map(max, zip(*worked, strict=True))) if worked else [0] * len(starts)
 
     @cached_property

@@ -81,7 +81,7 @@ def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the kernels of the parts by name, the longest time first."""
     trace, launching = gpu_work.trace, gpu_work.launching
     if not trace.device_kind.has_launches:
-        return _by_operator(launching, chosen)
+        return _by_operator(trace, launching, chosen)
     named, start, end, kind = trace.gpu.name, trace.gpu.start, trace.gpu.end, trace.gpu.kind
     of_steps = [[i for i in part.gpu_ops if kind[i] == KERNEL] for part in chosen]
     times = times_by_key([[(named[i], end[i] - start[i]) for i in of_step] for of_step in of_steps])
@@ -139,27 +139,28 @@ def _kernel_row(
     )
 
 
-def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
+def _by_operator(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the operators that are kernels on the CPU, by name."""
-    of_steps = [launching.kernels(part) for part in chosen]
-    times = times_by_key([[(kernel.name, kernel.dur_ns) for kernel in of_step] for of_step in of_steps])
-    first = {kernel.name: kernel for of_step in reversed(of_steps) for kernel in reversed(of_step)}
-    works: dict[str, list[tuple[int, OperandWork]]] = defaultdict(list)
-    for kernel in (kernel for of_step in of_steps for kernel in of_step):
+    ops, named = trace.ops, trace.names
+    of_steps = [part.operators for part in chosen]
+    times = times_by_key([[(ops.name[op], ops.end[op] - ops.start[op]) for op in of_step] for of_step in of_steps])
+    first = {ops.name[op]: op for of_step in reversed(of_steps) for op in reversed(of_step)}
+    works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
+    variants = Counter((ops.name[op], ops.inputs[op]) for of_step in of_steps for op in of_step)
+    for (name, inputs), count in variants.items():
         # What the kernel was given is what the operator was, which it is; of settings only GPUs' operators need any.
-        work = work_of(kernel.name, kernel.op_dtypes, kernel.op_shapes, kernel.op_strides, None)
-        works[kernel.name].append((1, work))
+        works[name].append((count, work_of(named[name], *launching.operands(inputs), None)))
     rows = [
         KernelRow(
-            name=name,
-            decoded=first[name].decoded,
-            op=first[name].op,
-            op_chain=first[name].op_chain,
-            forward_op=first[name].forward_op,
-            times=spent,
+            name=named[name],
+            decoded=launching.decoded_operator(op),
+            op=named[name],
+            op_chain=launching.chain(op),
+            forward_op=launching.forward_op(op),
+            times=times[name],
             work=work_together(works[name]),
         )
-        for name, spent in times.items()
+        for name, op in first.items()
     ]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 

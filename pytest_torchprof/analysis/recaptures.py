@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.trace import intervals
@@ -25,8 +26,7 @@ Graph = tuple[tuple[int, float], ...]
 """The kernels of a graph by their name and the blocks per SM, which follow from the size of what they work on."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class GraphCaptures:
+class GraphCaptures(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The operators in which CUDA graphs were captured, by their index; each view is made when it is asked for."""
 
     trace: Trace

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.stretches import launched_soon
 from pytest_torchprof.devices.kinds import CallKind
@@ -38,8 +39,7 @@ _KINDS_OF_FIRST_CALLS = frozenset({CallKind.OTHER, CallKind.QUERY, CallKind.FILL
 """What neither launches nor waits nor copies: where such a call takes long, it is the driver that does something."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SetUp:
+class SetUp(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What is done once inside the steps; each view is made when it is asked for."""
 
     trace: Trace

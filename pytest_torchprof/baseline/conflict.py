@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.baseline.form import BASE, OURS, THEIRS, THEIRS_END
 
@@ -23,8 +24,7 @@ _PARTS: Final[Mapping[str, Callable[[Entry], object]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedByBoth:
+class ChangedByBoth(Struct, frozen=True, kw_only=True):
     """An entry that both sides of a merge changed in different ways."""
 
     key: str
@@ -36,16 +36,14 @@ class ChangedByBoth:
     """Whether it has to be measured again: both changed more than times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class Resolution(Struct, frozen=True, kw_only=True):
     """The entries of both sides of a merge, by key."""
 
     entries: Mapping[str, WrittenEntry]
     overlaps: tuple[ChangedByBoth, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
+class Versions(Struct, frozen=True, kw_only=True):
     """The common ancestor of a merge and its two sides: entries by key."""
 
     base: Mapping[str, WrittenEntry]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from errno import ENOSPC
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.baseline.conflict import Versions, find_overlap
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
@@ -33,8 +34,7 @@ LOCK_SECONDS: Final = 120
 _ROOM: Final = "make room on the disk"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineFile:
+class BaselineFile(Struct, frozen=True, kw_only=True):
     """The contents of one baseline file: entries by key."""
 
     path: Path
@@ -94,8 +94,7 @@ def writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedTexts:
+class MergedTexts(Struct, frozen=True, kw_only=True):
     """The versions of a file that a merge has joined, as text; the base is None if it is not known."""
 
     base: str | None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from pytest_torchprof.baseline.entry import Entry, RankEntry, Times
 from pytest_torchprof.baseline.launch_order import launches
@@ -40,8 +39,7 @@ THEIRS_END: Final = ">>>>>>>"
 _REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenEntry:
+class WrittenEntry(Struct, frozen=True, kw_only=True):
     """An entry, and the written form of the launch order of each of its steps."""
 
     entry: Entry

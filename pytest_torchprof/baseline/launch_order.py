@@ -9,9 +9,10 @@ launches keep their lines.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from pytest_torchprof.baseline.alignment import stretches
 
@@ -26,8 +27,7 @@ _LEAST_SAVED: Final = 3
 _PERIODS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One kernel of the order."""
 
     kernel: KernelRecord
@@ -35,8 +35,7 @@ class Line:
     """The rounds of its block in which it is launched, from 1; None stands for all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Lines that are launched several times in a row."""
 
     rounds: int
@@ -120,8 +119,7 @@ def _periodic(kernels: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
             yield start, start + 1 + sum(1 for _ in pairs) + period
 
 
-@dataclass(slots=True)
-class _EditedBlock:
+class _EditedBlock(Struct):
     """A block while an order is edited: the rounds that keep each line, and the lines inserted after it by round."""
 
     kept: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))

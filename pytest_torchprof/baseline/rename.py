@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.baseline.entry import key_of, split_key
 from pytest_torchprof.baseline.file import read_written, replace_text, text_of, writing
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     """A test file, and the id of a test in it: None for all its tests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """One entry that was renamed."""
 
     file: Path

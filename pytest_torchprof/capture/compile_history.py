@@ -9,9 +9,11 @@ import re
 import sys
 import weakref
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import observers, torch_compile
@@ -119,8 +121,7 @@ def _function_at(file: str, line: int) -> str | None:
     return max(around, key=lambda node: node.lineno).name if around else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class GivenUp(Struct, frozen=True, kw_only=True):
     """A frame that Dynamo left eager; it stays so until `torch._dynamo.reset()`."""
 
     code: weakref.ref[CodeType] | None
@@ -132,8 +133,7 @@ class GivenUp:
         return self.code() if self.code else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(Struct, frozen=True, kw_only=True):
     """One compilation of a frame that is still in Dynamo's cache."""
 
     generated: weakref.ref[CodeType]

@@ -6,8 +6,10 @@ import gc
 import re
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import torch_compile
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
+class Compilation(Struct, frozen=True, kw_only=True):
     """One forward compilation during a test."""
 
     frame: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from pytest_torchprof.capture import observers, torch_compile, torch_inductor, torch_profiler
 from pytest_torchprof.capture.compile_history import (
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Before:
+class _Before(Struct, frozen=True, kw_only=True):
     """Dynamo's records and counts when the watch began."""
 
     considered: frozenset[int] = frozenset()

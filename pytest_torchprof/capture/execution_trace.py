@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH
 from pytest_torchprof.analysis.launches import REGIONS
@@ -50,8 +51,7 @@ def mark_name(number: int, *, begins: bool) -> str:
     return f"{_MARK}{number} {'begins' if begins else 'ends'}"
 
 
-@dataclass(slots=True, kw_only=True)
-class Call:
+class Call(Struct, kw_only=True):
     """A call of an operator during a capture, with the nodes made in it and since the last call."""
 
     before: tuple[int, ...] = ()

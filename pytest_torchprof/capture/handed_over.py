@@ -7,12 +7,13 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,8 +42,7 @@ _BUSY_S: Final = 0.001
 """A thread that only checks for work uses less CPU time than this between two looks."""
 
 
-@dataclass(slots=True)
-class HandedOver:
+class HandedOver(Struct):
     """What measured code has handed to other Python threads, in the order in which it did."""
 
     names: list[str] = field(default_factory=list)

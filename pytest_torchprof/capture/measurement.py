@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_torchprof.capture import cupti_users, reasons
@@ -63,8 +63,7 @@ _ATTEMPTS = 3
 _BATCHES = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """What to record, how often to call the measured code, and on which device."""
 
     device: str
@@ -241,8 +240,7 @@ def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reas
         raise NotMeasured(NotReadBack(problem.cause, problem.cause.CODE)) from None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Measurement:
+class _Measurement(Struct, kw_only=True):
     plan: Plan
     path: Path
     check: Callable[[Path], Reason | None]

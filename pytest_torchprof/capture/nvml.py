@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
+from msgspec import Struct
 
 from pytest_torchprof.text import counted
 
@@ -36,8 +36,7 @@ _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClock
 _PROCESSES = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A question without an answer."""
 
     why: str
@@ -60,8 +59,7 @@ def ask(*names: str, given: tuple[Any, ...] = ()) -> Any:
     return Unknown(f"this driver has no {names[0]}")
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU, or one MIG slice of a board."""
 
     handle: Any

@@ -12,9 +12,10 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.reasons.capturing import CaptureFailed, Forked
 from pytest_torchprof.reasons.gpu_trouble import (
@@ -171,8 +172,7 @@ def why_no_kernels(device: str, fresh: FreshProcess) -> Reason:
     return NoKernelsRecorded(device, fresh.kernels, fresh.refusals, fresh.failure, tools)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreshProcess:
+class FreshProcess(Struct, frozen=True, kw_only=True):
     """The kernels that a fresh process launched and recorded, and its errors."""
 
     launched: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.capture.torch_profiler import abandon, running_profiler
@@ -26,8 +27,7 @@ _MOST_BLINDLY = 4096
 """The longest sentinel: if all kernels were lost, the cause may be one that no sentinel mends."""
 
 
-@dataclass(slots=True)
-class Process:
+class Process(Struct):
     """The experience of this process's sessions, and the one session that holds a thread it cannot leave."""
 
     sentinel: int = _SPARE_KERNELS

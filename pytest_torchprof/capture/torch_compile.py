@@ -11,10 +11,11 @@ import os
 import re
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.reasons.compiling import CompileRecords
@@ -45,8 +46,7 @@ class DynamoReason(NamedTuple):
     stack: tuple[CodeLine, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One compilation according to Dynamo's metrics; a backward has the id of its forward."""
 
     compile_id: str | None

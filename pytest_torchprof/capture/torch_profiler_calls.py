@@ -9,10 +9,11 @@ import os
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.capture import torch_profiler
 
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfilerStart:
+class ProfilerStart(Struct, frozen=True, kw_only=True):
     """Someone started a profiler: on which thread, and from which line ("test_x.py:12") outside torch."""
 
     thread: int
     line: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchedOff:
+class SwitchedOff(Struct, frozen=True, kw_only=True):
     """Someone kept the running profiler from recording: from which line, and by which function, as a user calls it."""
 
     line: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, structs
@@ -75,8 +74,7 @@ _WORTH_TELLING: Final = 0.05
 """If the busy time changed by less than this share, there is nothing to explain."""
 
 
-@dataclass(slots=True)
-class _Spent:
+class _Spent(Struct):
     count: float = 0
     time_us: float = 0
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+from msgspec import Struct
 
 from pytest_torchprof.baseline.alignment import stretches
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
@@ -24,8 +25,7 @@ Step = tuple[KernelRecord, ...]
 Pair = tuple[KernelRecord, KernelRecord]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentityRule:
+class IdentityRule(Struct, frozen=True, kw_only=True):
     """One rule by which kernels are the same or different."""
 
     same: Key
@@ -57,8 +57,7 @@ RULES: Final[dict[Names, IdentityRule]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """How two steps differ; each kernel is counted as often as it is launched."""
 
     stayed: tuple[Pair, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import records
@@ -27,8 +27,7 @@ MOST_KERNELS: Final = 40
 """The most kernels whose places are looked up for one comparison."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blame:
+class Blame(Struct, frozen=True, kw_only=True):
     """The places in the user's code that launch the kernels for which a test is worse than its baseline."""
 
     comparison: Comparison

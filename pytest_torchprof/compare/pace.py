@@ -7,10 +7,12 @@ of samples in one of them distinguishes that from slower code. So a process coun
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
 
@@ -30,8 +32,7 @@ class TimePair(NamedTuple):
     here_us: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slowdown:
+class Slowdown(Struct, frozen=True, kw_only=True):
     """By how much the code became slower, as shares of the time before; negative if it became faster."""
 
     share: float
@@ -74,8 +75,7 @@ def speedup(pairs: tuple[TimePair, ...]) -> Slowdown:
     return replace(exchanged, floor=slowdown(pairs).floor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedPairs:
+class TimedPairs(Struct, frozen=True, kw_only=True):
     """The times of one measurement on both sides, as far as they are known."""
 
     allowed: float

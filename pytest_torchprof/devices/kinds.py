@@ -113,6 +113,7 @@ def device_kinds() -> tuple[DeviceKind, ...]:
     return tuple(import_module(f"{__package__}.{file}").KIND for file in _FILES)
 
 
+@cache
 def kind_of(device: str | None) -> DeviceKind:
     """Return the kind of a device by its name, such as "cuda:0"."""
     name, known = (device or "").partition(":")[0], device_kinds()

@@ -96,10 +96,11 @@ def _begin() -> None:
     # What the mask does not keep away, as on Windows, is ignored from here on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_driver, daemon=True).start()
+    # What is imported stays: to look through it again and again takes a tenth of the time.
+    gc.disable()
     from pytest_torchprof.fleet import bounded  # noqa: F401, PLC0415 - what judges
 
     gc.freeze()
-    gc.disable()
 
 
 def _be_there() -> None:

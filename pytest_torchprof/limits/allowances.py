@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.ranges import Inside, stretches_of, waiting_threads
@@ -29,8 +30,7 @@ _DIRECTION = re.compile(r"(?:Memcpy )?(?P<direction>[A-Z]to[A-Z])")
 _EXPECTED = "an operator such as 'aten::nonzero', 'range:NAME', or the end of a source file's path such as 'sampler.py'"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """One entry of ``allow_syncs`` or ``allow_memcpys``."""
 
     written: str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
 from pytest_torchprof.kernels.reply import NOT_KNOWN, YES
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
     Rows = Callable[..., tuple[WorkRow, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True, dict=True):
     """The items of one step, each with the allowances that apply to it, and with those that may apply."""
 
     step: StepProfile
@@ -99,8 +97,7 @@ class Tally:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Count:
+class _Count(Struct, frozen=True, kw_only=True):
     """The kind of item that a limit counts, and how it is shown."""
 
     noun: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import (
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class StepAnswer:
+class StepAnswer(Struct, frozen=True):
     """Why one entry of a limit does not hold in one step: it is missed, or it is not known whether it is."""
 
     status: Status

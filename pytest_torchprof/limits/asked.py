@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from itertools import permutations, product
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_torchprof.kernels.fields import bare
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One limit with the value that a test gave it: as it was read, and as it was written."""
 
     limit: Limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
@@ -85,7 +84,7 @@ def _guarded(limit: Limit) -> Limit:
             return (unmeasured(CheckRaised(limit.name, describe(problem))),)
         return verdicts_of(limit.name, returned)
 
-    return dataclasses.replace(limit, check=check)
+    return replace(limit, check=check)
 
 
 def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import add
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.screen import INDENT
@@ -39,8 +40,7 @@ _BELOW = " " * (INDENT + 7)
 """In front of what stands below a row, after its count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A row of work as it is shown on a screen."""
 
     name: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_torchprof.kernels.patterns import (
     NamePattern,
@@ -75,7 +74,7 @@ def _in_their_place(step: StepProfile, pattern: Pattern, matching: Sequence[Kern
     known = set(map(id, matching))
     akin = [kernel for kernel in step.kernels if pattern.is_akin(kernel)]
     others = [kernel for kernel in akin or step.kernels if id(kernel) not in known]
-    return tuple(structs.replace(row, also_ran=True) for row in group_kernels(step, others))
+    return tuple(replace(row, also_ran=True) for row in group_kernels(step, others))
 
 
 _NAMES_IN_ADVICE = 3

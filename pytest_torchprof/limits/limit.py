@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -172,16 +171,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return self.unit == "count" and bool(self.bound) and sum(not row.also_ran for row in self.rows) > 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """A keyword that is no limit itself and changes what others count; ``read`` is like that of a limit."""
 
     name: str
     read: Callable[[object], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """One keyword of the marker: ``read`` turns its value into what ``check`` takes, or raises UnknownLimit."""
 
     name: str

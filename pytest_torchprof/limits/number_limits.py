@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import CallKind
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """A limit on one number: ``max_`` or ``min_``, and the number's name without its unit."""
 
     limit: str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_torchprof.kernels.kernels import counted_names
 from pytest_torchprof.kernels.reply import YES, Reply, some
@@ -136,7 +135,7 @@ def _check_forbidden(analysis: Analysis, patterns: list[Operator], *, allow_ops:
         for entry in allow_ops
         if not any(_allows(entry, analysis, step, name) for step in analysis.steps for name in ran)
     )
-    return structs.replace(verdict, evidence=(*verdict.evidence, AllowedNothing(unused))) if unused else verdict
+    return replace(verdict, evidence=(*verdict.evidence, AllowedNothing(unused))) if unused else verdict
 
 
 def _allows(entry: Allowance, analysis: Analysis, step: StepProfile, name: str) -> bool:

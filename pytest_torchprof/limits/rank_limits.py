@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.analysis.rank_parts import rank_and_size
@@ -164,7 +163,7 @@ def _skew(job: Job, most_us: float) -> Verdict:
         ]
         return Verdict(number=job.skew_us, seen=(seen,), status=MISSED, evidence=_kept(rows))
     if job.skew_us + sure > most_us:
-        return structs.replace(unmeasured(SkewTooRough()), seen=(seen,))
+        return replace(unmeasured(SkewTooRough()), seen=(seen,))
     if job.most_skew_us + sure > most_us:
         return _if_others_were_matched(job, seen)
     return Verdict(number=job.skew_us, seen=(seen,), status=HOLDS)
@@ -186,7 +185,7 @@ def _if_others_were_matched(job: Job, seen: RankSkew) -> Verdict:
     """Return that the limit may not hold: the skew of collectives that are not matched can be anything."""
     if names := job.may_communicate:
         return unmeasured(FamilyUnknown(tuple(names), "communication", surely=False), (KernelsToDeclare(tuple(names)),))
-    return structs.replace(unmeasured(SkewMayBeMore(job.why_unmatched)), seen=(seen,))
+    return replace(unmeasured(SkewMayBeMore(job.why_unmatched)), seen=(seen,))
 
 
 def _why_nothing_in_common(job: Job) -> Reason:
@@ -256,7 +255,7 @@ def worst_of(by_rank: Mapping[int, Sequence[Verdict]], world_size: int | None = 
         worst = furthest(alike)
         job = world_size if world_size not in (None, len(ranks)) else None
         on_ranks = OnRanks(first=worst, others=len(alike) - 1, of=len(ranks), job=job)
-        verdicts.append(structs.replace(of_rank[worst], on_ranks=on_ranks))
+        verdicts.append(replace(of_rank[worst], on_ranks=on_ranks))
     return verdicts
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.text import and_more, broken, with_middles_of_words, without_middle
 
@@ -20,8 +22,7 @@ _FOR_FILES: Final = 2
 """How many lines more places may take so that something is left beside their files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
+class Screen(Struct, frozen=True, kw_only=True):
     """The room for a text: columns, lines, or no bound."""
 
     width: int = 100

@@ -32,6 +32,8 @@ SPECIAL = InsteadOfFile.SPECIAL.text
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
 """The beginning of an event: in a file that a program wrote, all events begin alike."""
+_LIST = re.compile(rb"\s*\[")
+"""The beginning of a file that is a list of events, with nothing around it."""
 _BORDER = re.compile(rb"\}\s*,\s*$")
 _ANY_OPENING = b"{"
 _TRIES = 1000
@@ -147,13 +149,13 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
     text, looked, events = bytearray(), 0, 0
     for part in source:
         text += part
-        if not events and not looked and text.lstrip()[:1] == b"[":
-            events = text.index(b"[") + 1
+        if not events and not looked and (listed := _LIST.match(text)):
+            events = listed.end()
         elif not events and (key := _EVENTS_KEY.search(text, looked)):
             events = key.end()
         if events and OPENING.match(text, events):
             before = bytes(text[: events - 1])
-            return before if before.strip() else b"", bytes(text[events:])
+            return before if before.strip() else b"", bytes(memoryview(text)[events:])
         if len(text) > AROUND:
             break
         # The key may cross the border of two parts.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof import capture
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
 _MOST_FILES = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptionRequest:
+class AdoptionRequest(Struct, frozen=True, kw_only=True):
     """What a test wants to adopt."""
 
     source: Callable[[Path], object] | Path
@@ -209,7 +207,7 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
     problems: list[NotMeasured] = []
     believed: dict[str | None, Profile] = {}
     for label, trace in taken.items():
-        measurement = run.put(dataclasses.replace(run.measurements[label], recording=Path(str(trace.path))))
+        measurement = run.put(replace(run.measurements[label], recording=Path(str(trace.path))))
         reason, asked = _as_asked(run, trace, live=live)
         profile = run.test.profile_of(asked)
         if reason := reason or profile.doubt or other_code(run.test.state.options.against, elsewhere=True):
@@ -222,7 +220,7 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
         problems = [run.put(run.measurements[label].refused(reason_of(mixed))).error for label in believed]
         believed = {}
     taken_over = [
-        run.put(guarded(run.test, as_asked(run.test, dataclasses.replace(run.measurements[label], profile=profile))))
+        run.put(guarded(run.test, as_asked(run.test, replace(run.measurements[label], profile=profile))))
         for label, profile in believed.items()
     ]
     if problems:

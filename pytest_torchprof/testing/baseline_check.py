@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof import baseline, compare
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.renames import Gone, GoneEntries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineJudgement:
+class BaselineJudgement(Struct, frozen=True, kw_only=True):
     """A measurement compared with the entry that its baseline has."""
 
     file: Path
@@ -74,8 +73,7 @@ class BaselineJudgement:
         return any(change.fails and not change.is_number for change in self.comparison.changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineCheck:
+class BaselineCheck(Struct, frozen=True, kw_only=True):
     """How the measurements of one test are compared with their baselines."""
 
     run: RunOptions

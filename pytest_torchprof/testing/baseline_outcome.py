@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measured_test import MeasuredTest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineOutcome:
+class BaselineOutcome(Struct, frozen=True, kw_only=True):
     """What becomes of the baseline of one measurement; empty where it is not compared."""
 
     state: BaselineState | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_torchprof.against.imports import foreign_module, foreign_origin, loaded_files
 from pytest_torchprof.against.opened import foreign_file

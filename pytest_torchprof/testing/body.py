@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -36,8 +37,7 @@ def _measured(run: TestRun, function: Callable[[], Any]) -> Any:
         return calls.result if calls.made else function()
 
 
-@dataclass(slots=True)
-class _BodyCalls:
+class _BodyCalls(Struct):
     """Calls a function, and knows what became of that."""
 
     function: Callable[[], Any]

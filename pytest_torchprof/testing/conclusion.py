@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import HOLDS, failure_of
@@ -52,8 +52,7 @@ MOST_NAMED: Final = 3
 """The most labels that the line on a test with several failures names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True, kw_only=True):
     """One measurement, judged and reported."""
 
     judgement: Judgement
@@ -154,7 +153,7 @@ def _conclude_one(
     label = judgement.measurement.label
     return Conclusion(
         judgement=judgement,
-        result=structs.replace(
+        result=replace(
             result,
             account=_account(judgement, came, named, concerns),
             recording=named.recording,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import traceback
 import unittest
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError, reason_of
@@ -27,8 +27,7 @@ _RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "mult
 """The modules whose functions call what a thread is started with, and end or keep what it raises."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """How a test ended; by default it ran to its end, so that everything it asked for is judged."""
 
     by_itself: BodyFailed | BodyRaisedOurs | BodySkipped | ExpectFailed | PassedUnexpectedly | None = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_torchprof import compare
 from pytest_torchprof.baseline import EntryFields  # noqa: TC001 - msgspec reads the annotations
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Measurement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(Struct, frozen=True, kw_only=True):
     """The verdicts on one measurement, and how it compares with its baseline."""
 
     measurement: Measurement
@@ -119,8 +118,7 @@ class JudgedOnRank(Struct, frozen=True, kw_only=True):
     """Whether it fails there by work of which a repeat with stacks would tell the lines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedAlone:
+class JudgedAlone(Struct, frozen=True, kw_only=True):
     """The judgement of one measurement when it was taken, before the test's others were known."""
 
     measurement: Measurement
@@ -198,7 +196,7 @@ def judge_measurement(
     if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
         blame = compare.blame(profile, baseline.new(), baseline.comparison)
         baseline = replace(baseline, comparison=blame.comparison)
-    verdicts = [structs.replace(own, of_rule=options.has_from_rule(own.limit, own.range)) for own in verdicts]
+    verdicts = [replace(own, of_rule=options.has_from_rule(own.limit, own.range)) for own in verdicts]
     warned = [options.warns_of(own.limit, own.range) for own in verdicts]
     return Judgement(
         measurement=measurement,

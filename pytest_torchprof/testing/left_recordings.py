@@ -7,9 +7,11 @@ import os
 import re
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.reasons.adopting import (
@@ -56,8 +58,7 @@ _CLOCKS_DIFFER_NS = 10**9
 _EPOCH_NS = (1_400_000_000 * 10**9, 5_000_000_000 * 10**9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftRecording:
+class LeftRecording(Struct, frozen=True, kw_only=True):
     """A whole recording that another process has left."""
 
     name: str
@@ -67,8 +68,7 @@ class LeftRecording:
     trace: Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True, kw_only=True):
     """A file that may be a recording; without a trace or a problem it is still to be read."""
 
     path: Path

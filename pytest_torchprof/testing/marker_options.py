@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.reasons.codes import Code
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 RECORDABLE = ("stacks", "modules", "memory")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestOptions:
+class TestOptions(Struct, frozen=True, kw_only=True):
     """What the markers of one test ask for, with the run's options applied."""
 
     __test__ = False

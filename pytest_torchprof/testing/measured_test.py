@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof import capture
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredTest:
+class MeasuredTest(Struct, frozen=True, kw_only=True):
     """The plan of a test that measures: where it is, what it asks for, and the run that it is a part of."""
 
     nodeid: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.limits.evidence import CaughtByTest
 from pytest_torchprof.limits.limit import unmeasured
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 
-@dataclass(slots=True, eq=False)
-class Gate:
+class Gate(Struct, eq=False):
     """Skips the test when it looks at a number that this run does not have."""
 
     reason: str
@@ -41,8 +40,7 @@ class Gate:
             pytest.skip(self.reached)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """One measurement of a test; without a profile or with a reason it is not measured."""
 
     label: str | None
@@ -96,7 +94,7 @@ class Measurement:
             return ()
         read = (unmeasured(reason).on("profile", "measured") for reason in self.profile.launching.refused)
         refused = dict.fromkeys((*self.explanation.unanswered, *read))
-        return tuple(structs.replace(verdict, evidence=(*verdict.evidence, CaughtByTest())) for verdict in refused)
+        return tuple(replace(verdict, evidence=(*verdict.evidence, CaughtByTest())) for verdict in refused)
 
     @property
     def was_refused(self) -> bool:

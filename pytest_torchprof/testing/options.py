@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.against import is_side
 from pytest_torchprof.measuring.keyword_values import device_name
@@ -62,8 +63,7 @@ class BaselineMode(StrEnum):
         return self.updates or self is BaselineMode.ADD
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryBranch:
+class HistoryBranch(Struct, frozen=True, kw_only=True):
     """A branch in a history, with whose newest run the tests are compared."""
 
     where: Where
@@ -77,8 +77,7 @@ class HistoryBranch:
         return f"history:{self.history}@{self.branch}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True, kw_only=True):
     """The options of a run; ``None`` where neither command line nor ini file says anything."""
 
     enabled: bool

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
@@ -51,7 +50,7 @@ def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnR
     return JudgedOnRank(
         entry=baseline.fields_of(compared.new()) if compared is not None and check.writes(compared.old) else None,
         verdicts=tuple(
-            structs.replace(verdict, evidence=verdict.evidence[:_MOST_LINES])
+            replace(verdict, evidence=verdict.evidence[:_MOST_LINES])
             # A limit on all ranks together has the same verdict on each.
             for verdict in judgement.verdicts
             if verdict.limit not in ON_ALL_RANKS
@@ -95,14 +94,14 @@ def _key(verdict: Verdict) -> tuple[str, str | None, str]:
 def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: int, world: int) -> Verdict:
     worst = _worst(of_rank)
     if own_verdict is None or own_verdict.status == HOLDS:
-        return structs.replace(of_rank[worst], rank=worst)
+        return replace(of_rank[worst], rank=worst)
     there = of_rank[worst]
     line = (
         (WorstRank(worst, world) if worst == own else WorstRank(worst, world, there.seen, there.in_step, there.reason))
         if own_verdict.status == there.status
         else OtherwiseOnRank(worst, there.status, there.seen, there.in_step, there.reason)
     )
-    return structs.replace(own_verdict, evidence=(line, *own_verdict.evidence))
+    return replace(own_verdict, evidence=(line, *own_verdict.evidence))
 
 
 def _worst(of_rank: Mapping[int, Verdict]) -> int:
@@ -115,4 +114,4 @@ def _worst(of_rank: Mapping[int, Verdict]) -> int:
 
 def _baseline_of_others(of_ranks: Sequence[JudgedOnRank]) -> BaselineFailure | None:
     failures = ((rank, judged.baseline_failure) for rank, judged in enumerate(of_ranks))
-    return next((structs.replace(failure, rank=rank) for rank, failure in failures if failure is not None), None)
+    return next((replace(failure, rank=rank) for rank, failure in failures if failure is not None), None)

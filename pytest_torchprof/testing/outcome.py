@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.report.outcome import Outcome
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Measurement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CameOut:
+class CameOut(Struct, frozen=True, kw_only=True):
     """How one measurement of a test came out."""
 
     outcome: Outcome

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
@@ -118,15 +119,13 @@ def _in_one_line(problem: TorchprofError) -> str:
     return problem.in_one_line or first_line(str(problem))
 
 
-@dataclass(frozen=True, slots=True)
-class OneLine:
+class OneLine(Struct, frozen=True):
     """The part of pytest's description of a crash that the short summary takes."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class BriefFailure:
+class BriefFailure(Struct, frozen=True):
     """A failure in its short form, in place of what pytest makes of an exception."""
 
     text: str

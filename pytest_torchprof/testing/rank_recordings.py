@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import named_part, part_of, rank_and_size

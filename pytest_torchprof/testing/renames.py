@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.baseline.path import FOLDER
@@ -106,8 +107,7 @@ def _same_kernels(old: Entry, new: Entry) -> bool:
     return comparison.verdict != "new" and all(change.is_number for change in comparison.changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renames:
+class Renames(Struct, frozen=True, kw_only=True):
     """Which new test each test that is gone has become, as far as kernels and names show."""
 
     formers: Formers

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pytest_torchprof import baseline
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.renames import Formers, Gone, GoneEntries, NewTest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineNote:
+class BaselineNote(Struct, frozen=True, kw_only=True):
     """The run's note of a measurement that was compared with its baseline."""
 
     file: Path
@@ -38,8 +38,7 @@ class BaselineNote:
     """Whether it is written however the rest of the test ends."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RunBaselines:
+class RunBaselines(Struct, kw_only=True):
     """The baselines of a run: what its tests are compared with, and what they leave. Only its own methods change it."""
 
     options: RunOptions

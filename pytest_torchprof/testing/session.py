@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_torchprof.capture import Coordination
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.suite_rules import SuiteSeen
 
 
-@dataclass(slots=True, kw_only=True)
-class RunState:
+class RunState(Struct, kw_only=True):
     """The state of one pytest process; handed to each test's run, merged from workers on the controller.
 
     Only its own methods change it.

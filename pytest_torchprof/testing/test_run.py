@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.limits import read_limits
@@ -34,8 +36,7 @@ _PYTESTS = 8
 """The columns that pytest takes beside the lines of an error that a test's own code raises; few are indented more."""
 
 
-@dataclass(slots=True, kw_only=True)
-class TestRun:
+class TestRun(Struct, kw_only=True):
     """What one run of one test has measured so far, and how that was judged; only its own methods change it."""
 
     __test__ = False

@@ -6,11 +6,11 @@ import math
 import random
 import time
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from _pytest.junitxml import xml_key
+from msgspec import Struct
 
 from pytest_torchprof.against.inside import KEEPER
 from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, TimedMeasurement, TimedSide, taker
@@ -127,8 +127,7 @@ def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Terminal:
+class _Terminal(Struct, frozen=True):
     """The lines that the user sees meanwhile; with ``-q`` none."""
 
     config: pytest.Config

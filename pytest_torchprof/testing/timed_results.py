@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pytest_torchprof.against.pairs import MOST_LOST
 from pytest_torchprof.compare.pace import LEAST_PAIRS, slowdown

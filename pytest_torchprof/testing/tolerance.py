@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import HUGE, MOST_DIGITS, nearest
@@ -14,8 +15,7 @@ SHARES = ("time", "memory")
 """Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True, kw_only=True):
     """By how much a baseline may be exceeded."""
 
     allowed: Mapping[str, float] = field(default_factory=dict)

@@ -389,8 +389,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def spans(self, prefix: str = "", suffix: str = "") -> list[Span]:
         """Return the operators and user annotations with this prefix and suffix of their name, in start order."""
-        named = self._names_of_ranges
-        names = {i for i, name in named if name.startswith(prefix) and name.endswith(suffix)}
+        names = {i for i, name in self._names_of_ranges if name.startswith(prefix)}
+        if suffix:
+            names = {i for i in names if self.names[i].endswith(suffix)}
         return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
 
     @cached_property

@@ -10,13 +10,14 @@ import threading
 from abc import ABC, abstractmethod
 from array import array
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
+
+from msgspec import Struct, field
 
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.reasons.codes import Code
@@ -74,8 +75,7 @@ class WallClock:
         return times
 
 
-@dataclass(slots=True)
-class Replays:
+class Replays(Struct):
     """The replays of a recording, in order: for each the number of its graph's kernels, None if it is not known."""
 
     kernels: list[int | None] = field(default_factory=list)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_torchprof.capture.cache_phase import CachePhase
 from pytest_torchprof.reasons.errors import TorchprofError

@@ -8,8 +8,9 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.system.processes import end as end_process
 from pytest_torchprof.system.processes import start as start_process
@@ -41,8 +42,7 @@ _FAILED: Final = re.compile(r"rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)")
 """How the launcher reports a rank that ended with a status other than 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlan:
+class JobPlan(Struct, frozen=True, kw_only=True):
     """How a job runs tests."""
 
     file: str
@@ -80,8 +80,7 @@ class JobPlan:
         return f"the process {'that fills the caches' if self.phase.fills else f'with {self.phase.name} caches'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostRank:
+class LostRank(Struct, frozen=True, kw_only=True):
     """A rank that did not come to its end."""
 
     number: int
@@ -94,8 +93,7 @@ class LostRank:
     """Where it was when the job was given up, if it could still say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where a rank was when its job was given up, as far as that is known."""
 
     sign: Sign | None
@@ -120,8 +118,7 @@ class Place:
 _NOWHERE: Final = Place(sign=None, stack=None, collective="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnd:
+class JobEnd(Struct, frozen=True, kw_only=True):
     """What became of a job."""
 
     ranks: tuple[RankEnd, ...]
@@ -133,8 +130,7 @@ class JobEnd:
     """Why the job was given up, if no rank made any progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobGivenUp:
+class JobGivenUp(Struct, frozen=True):
     """Why a job was ended before its ranks had."""
 
     why: str

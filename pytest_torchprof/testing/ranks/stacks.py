@@ -12,8 +12,9 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
 
@@ -37,8 +38,7 @@ _COMPILER: Final = re.compile(
 _FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """The calls that a rank's main thread is in, the innermost first, as faulthandler writes them."""
 
     lines: tuple[str, ...]

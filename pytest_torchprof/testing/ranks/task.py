@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pytest_torchprof.capture.cache_phase import CachePhase  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
@@ -102,8 +101,7 @@ class LastWord(Struct, frozen=True, kw_only=True):
     """How many collectives the rank has taken part in, by process group that stays."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankEnd:
+class RankEnd(Struct, frozen=True, kw_only=True):
     """Everything that one rank has left of a test."""
 
     reports: tuple[pytest.TestReport, ...] = ()

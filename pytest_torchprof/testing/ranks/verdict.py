@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
@@ -38,8 +38,7 @@ _WORST_RESULT_FIRST: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankVerdict:
+class RankVerdict(Struct, frozen=True, kw_only=True):
     """The verdict of one rank: that of the phase whose report decides it, or its loss."""
 
     rank: Rank
@@ -62,8 +61,7 @@ class RankVerdict:
         return brief_of(self.report)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobVerdict:
+class JobVerdict(Struct, frozen=True, kw_only=True):
     """The verdict of a test of several ranks."""
 
     job: JobEnd
