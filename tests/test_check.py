@@ -208,8 +208,10 @@ def test_what_fails_is_shown_as_a_test_shows_it_and_what_holds_below_it(shared_t
     assert main(["check", path, "--limit=forbid_kernels=gemm", "--limit=max_syncs=9"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 limit missed: forbid_kernels"
-    assert any("(transformers/models/bert/modeling_bert.py:364)" in line for line in lines), "a place is whole"
-    assert [line for line in lines if len(line) > columns and "/" not in line] == []
+    place = "(transformers/models/bert/modeling_bert.py:364)"
+    assert any(place in line for line in lines) or len(place) > columns, "a place is whole where it has room"
+    assert "modeling_bert.py:364)" in "".join(line.strip() for line in lines)
+    assert [line for line in lines if len(line) > columns] == []
     assert "cutlass::Kernel2" not in "".join(lines)
     assert "gemm bf16 tn" in "".join(lines), "its family, type and layout"
     held = next(number for number, line in enumerate(lines) if line.startswith("holds"))
@@ -217,7 +219,7 @@ def test_what_fails_is_shown_as_a_test_shows_it_and_what_holds_below_it(shared_t
     assert held > max(number for number, line in enumerate(lines) if "do: " in line)
     assert main(["check", path, "--limit=forbid_kernels=gemm", "--json"]) == 1
     remedy = as_json(capsys)["limits"][0]["remedy"]
-    assert f"do: {remedy}" in " ".join(" ".join(lines).split())
+    assert f"do: {remedy}".replace(" ", "") in "".join("".join(lines).split()), "a path is broken in a narrow terminal"
 
 
 def test_of_a_job_of_ranks_too_what_to_do_is_said(shared_trace, tmp_path, capsys):

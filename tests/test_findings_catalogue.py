@@ -61,8 +61,8 @@ MORE = {
     "cold-start": [{"first_step_us": None, "first_call_us": None, "setup_idle_us": 1500.0}],
     "graph-recaptured": [{"idle_us": 1500.0}],
     "rank-differs": [{"collectives": None}],
-    "many-small-calls": [{"is_whole": False}],
-    "repeated-constant": [{"is_whole": False}],
+    "many-small-calls": [{"has_steps": False}],
+    "repeated-constant": [{"has_steps": False}],
     "exposed-communication": [
         {"rank": None, "on_cpu": False},
         {"rank": None},

@@ -84,11 +84,12 @@ def test_a_long_history_is_read_by_several_processes_and_tells_the_same(tmp_path
     runs = []
     for commit, factor in enumerate(scattered(240)):
         kernels = FIVE if commit < 100 else SIX
+        us = 200 * factor * (1 if commit < 150 else 1.1)
         time = Times(
             conditions={"clock": "events", "threads": 1 + commit % 2},
             samples=20,
-            median_us=200 * factor * (1 if commit < 150 else 1.1),
-            quantiles_us=(50.0,),
+            median_us=us,
+            quantiles_us=(us,),
         )
         runs.append(
             run_of(
@@ -237,11 +238,12 @@ def test_versions_side_by_side_are_not_compared_and_an_upgrade_is_a_step(capsys,
 def test_the_untraced_time_is_taken_where_there_is_one_and_other_conditions_are_not_compared(capsys, tmp_path):
     runs = []
     for at, factor in enumerate(scattered(90)):
+        us = 50 * factor * (1.2 if at >= 45 else 1)
         time = Times(
             conditions={"clock": "events", "threads": 1 if at < 45 else 2},
             samples=20,
-            median_us=50 * factor * (1.2 if at >= 45 else 1),
-            quantiles_us=(50.0,),
+            median_us=us,
+            quantiles_us=(us,),
         )
         varying = VaryingRecord(numbers={"gpu_busy_us": 100.0 + at}, time=time)
         runs.append(run_of(at, launched(TEST, FIVE), varying=(varying,)))

@@ -17,6 +17,7 @@ from pytest_torchprof import (
     library,
     triton,
 )
+from pytest_torchprof.analysis.origin import Places
 from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.kernels.patterns import compile_pattern, parse_value, unmatched
@@ -273,7 +274,8 @@ def test_what_is_not_fused_is_listed_with_its_operators_in_order():
             kernel(NVJET, op="aten::addmm"),
             kernel(NVJET, op="aten::addmm"),
             kernel(NVJET),
-        ]
+        ],
+        Places(),
     )
     assert [str(line) for line in lines] == [
         "gemm bf16 tn nvjet_tst_128x64 launched by aten::addmm",

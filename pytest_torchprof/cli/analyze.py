@@ -97,8 +97,8 @@ def _analyze_ranks(arguments: Namespace) -> int:
         sys.stdout.write(encoded(ranks_report.as_dict(job)))
     else:
         own = _own_findings(job, ranks_report.named_ranks(job), arguments.device)
-        told = ranks_report.text(job, own, folder=arguments.path, width=terminal_width(), top=arguments.top or 20)
-        sys.stdout.write(told)
+        text = ranks_report.text(job, own, folder=arguments.path, width=terminal_width(), top=arguments.top or 20)
+        sys.stdout.write(text)
     return 0
 
 
@@ -109,8 +109,8 @@ def _own_findings(job: Job, ranks: Sequence[int], device: str | None) -> dict[in
 
     first = {}
     for rank in ranks:
-        found = find(load_file(job[rank].path, device=device))
-        first[rank] = next((finding for finding in found if not isinstance(finding, ExposedCommunication)), None)
+        findings = find(load_file(job[rank].path, device=device))
+        first[rank] = next((finding for finding in findings if not isinstance(finding, ExposedCommunication)), None)
     return {rank: finding for rank, finding in first.items() if finding is not None}
 
 

@@ -39,7 +39,7 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     thresholds: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """Return the same for equal questions, though values of a file may be lists, which have no hash."""
+        """Return an equal number for equal questions, though values of a file may be lists, which have no hash."""
         return hash((self.rule, self.device, self.step, self.limits, *self.own_limits, self.thresholds))
 
 

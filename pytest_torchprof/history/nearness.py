@@ -40,13 +40,13 @@ class Nearness:
     def is_between(self, middle: int, first: int, second: int) -> bool:
         """Whether one is nearer to the second than the first is: in some fields, and farther in none."""
         near, far = self.apart(middle, second), self.apart(first, second)
-        return near != far and all(one <= other for one, other in zip(near, far, strict=True))
+        return near != far and all(here <= there for here, there in zip(near, far, strict=True))
 
 
 def _places(values: Sequence[object]) -> list[tuple[bool, int]]:
     """Return of each value of a field whether it is before a release, and its place among them."""
     keys = [_key(str(value)) for value in values]
-    at = {key: place for place, key in enumerate(sorted(set(keys)))}
+    at = {key: index for index, key in enumerate(sorted(set(keys)))}
     return [(key[0] == _BEFORE_RELEASE, at[key]) for key in keys]
 
 

@@ -215,6 +215,11 @@ class BadRecord(TorchprofError):
     uuid: str | None = None
     """Under which id a database keeps it."""
 
+    def kept_as(self, uuid: str) -> BadRecord:
+        """Say under which id a database keeps the record; return the error."""
+        self.uuid = uuid
+        return self
+
 
 class NewerRecord(BadRecord):
     """A record that a newer version has written: nothing is wrong with it."""

@@ -102,8 +102,8 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         sections.append(_section(verdict, failure.why, named, caps, screen))
     about_others = _about_others(details, caps, screen)
     left = about_others.left + (sum(section.left for section in sections) if caps.sums_up else 0)
-    told = {code for section in sections for code in section.causes}
-    untold = [code for section in sections for code in section.left_causes if code not in told]
+    named = {code for section in sections for code in section.causes}
+    unnamed = [code for section in sections for code in section.left_causes if code not in named]
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     lines = [
@@ -115,7 +115,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *([""] if numbered else []),
         *about_others.lines,
         *screen.left_out(left, "line", indent=2, which=about_others.left_kinds),
-        *_other_causes([*dict.fromkeys(untold)], screen),
+        *_other_causes([*dict.fromkeys(unnamed)], screen),
         *_what_to_do(numbered, failure, others, caps, screen),
         *shown_lines(remedies, screen),
         *varied_lines(varied, screen),

@@ -20,8 +20,11 @@ class _BetweenFolders(textwrap.TextWrapper):
 
 
 def _parts(word: str, room: int) -> Iterator[str]:
-    """Yield the parts of a word between which a line may end: a path's folders, and parts of a file's long name."""
-    if len(word) <= room or "/" not in word:
+    """Yield the parts of a word between which a line may end: a path's folders, and parts of a file's long name.
+
+    A name that is cut already is nothing to be copied, and is broken between its parts, too.
+    """
+    if len(word) <= room or not ("/" in word or "..." in word):
         yield word
         return
     for part in _FOLDERS.findall(word):

@@ -32,8 +32,7 @@ def compared(connection: Connection, store: str) -> Iterator[RunRecord | BadReco
         try:
             record = decode(packed, f"{store}: {uuid}")
         except BadRecord as problem:
-            problem.uuid = uuid
-            yield problem
+            yield problem.kept_as(uuid)
             continue
         others = [*_others(connection, record, known)]
         yield RowsDiffer(record=uuid, rows=tuple(others)) if others else record

@@ -197,8 +197,7 @@ class HistoryDatabase:
                 try:
                     rows = rows_of(decode(packed, f"{self.shown}: {uuid}"))
                 except BadRecord as problem:
-                    problem.uuid = uuid
-                    bad.append(problem)
+                    bad.append(problem.kept_as(uuid))
                 else:
                     self._insert(connection, rows)
                     good += 1

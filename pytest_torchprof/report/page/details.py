@@ -78,10 +78,9 @@ def in_job(details: dict[str, Any], findings: Sequence[Finding], headline: Headl
         else row
         for row, finding in zip(details["findings"], findings, strict=True)
     ]
-    found = {**details, "findings": rows}
     if job.straggler is not None and isinstance(headline, GpuCommunicated):
-        found["headline"] = {**details["headline"], "what": headline.without_guess.what}
-    return found
+        details = {**details, "headline": {**details["headline"], "what": headline.without_guess.what}}
+    return {**details, "findings": rows}
 
 
 def _with_differences(result: Result) -> Comparison | None:

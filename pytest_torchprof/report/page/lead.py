@@ -34,9 +34,9 @@ def lead_of_pairs(details: Sequence[Mapping[str, Any]], noun: Noun) -> str:
     compared = {number: each["compared"] for number, each in enumerate(details) if _is_compared(each)}
     if not compared:
         return ""
-    number = max(compared, key=lambda one: (abs(_moved_us(compared[one])), compared[one]["kernels_differ"]))
+    number = max(compared, key=lambda at: (abs(_moved_us(compared[at])), compared[at]["kernels_differ"]))
     of_all = counted(len(compared), noun)
-    if any(one["kernels_differ"] or not _is_flat(one) for one in compared.values()):
+    if any(pair["kernels_differ"] or not _is_flat(pair) for pair in compared.values()):
         link = f'<a href="#{number}/changes">{text(details[number]["name"], 200)}</a>'
         changed = text(compared[number]["headline"], 500)
         first = f"Of {of_all} compared, {link} changed most: {changed}."
