@@ -106,7 +106,11 @@ const Timeline = (() => {
       h("details", {class: "tl-help"}, h("summary", {}, "Keys"), h("p", {}, helpOf(state.sides))));
   };
 
-  const stepName = (recording, i) => `${shown(recording.steps[i].name || "the whole recording")}, ${Recording.timeText(recording.steps[i].until_ns - recording.steps[i].start_ns)}`;
+  // By its number too, as failures have it: the profiler counts from 0.
+  const stepName = ({steps}, i) => {
+    const name = steps[i].name === null ? "the whole recording" : `step ${i + 1} of ${steps.length}, ${shown(steps[i].name)}`;
+    return `${name}, ${Recording.timeText(steps[i].until_ns - steps[i].start_ns)}`;
+  };
 
   const legend = (sides) => {
     const used = new Set();
