@@ -553,6 +553,13 @@ def test_when_a_graph_was_captured_again_is_enumerated():
 
 
 @pytest.mark.parametrize("path", SHARED, ids=lambda path: path.name.partition(".")[0])
+def test_no_wait_that_is_named_beside_what_can_be_saved_is_longer_than_that(path):
+    for finding in find_with_events(load(path)):
+        if finding.code in ("overhead-bound", "launch-gaps"):
+            assert (show_us(finding.longest_us) in finding.at) <= (finding.longest_us <= finding.saves_us), finding.at
+
+
+@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.name.partition(".")[0])
 def test_the_longest_gap_has_one_length_in_the_headline_and_in_what_is_said_of_its_launch(path):
     profile = load(path)
     headline = headline_of(profile)

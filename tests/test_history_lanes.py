@@ -66,6 +66,10 @@ NEXT = "2.11 -> 2.12"
 BACK = "2.11 -> 2.10"
 COMPARED = {
     "upgrade": ({"2.10": "5555", "2.11": "....6666"}, [(3, 4, "5 -> 6", UPGRADE, "confirmed")]),
+    "upgrade-after-which-the-old-is-tried-each-week": (
+        {"2.10": "55555555......5......5......5", "2.11": "........666666666666666666666"},
+        [(7, 8, "5 -> 6", UPGRADE, "confirmed")],
+    ),
     "upgrade-of-the-newest-run": ({"2.10": "5555", "2.11": "....6"}, [(3, 4, "5 -> 6", UPGRADE, "latest")]),
     "upgrade-with-both-at-a-commit": (
         {"2.10": "55555", "2.11": "....6666"},

@@ -618,7 +618,9 @@ def test_the_step_shown_first_is_the_longest_by_the_number_beside_it(opened):
     assert first.startswith("the longest step: ")
     assert length(first) == max(map(length, steps))
     assert "ProfilerStep#1" in first
-    assert steps[1].startswith(f"step 2 of {len(steps)}, ProfilerStep#1, "), "as failures number it, and as it is recorded"
+    assert steps[1].startswith(f"step 2 of {len(steps)}, ProfilerStep#1, "), (
+        "as failures number it, and as it is recorded"
+    )
 
 
 @needs_chromium

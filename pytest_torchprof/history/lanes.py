@@ -75,7 +75,7 @@ def _kept(
             kept[own] = [run for run in kept[own] if run[0] >= old.last]
             aside.append(VersionLane(stretches=_joined(early), after=_joined(kept[own]), is_aside=True))
         elif link.how is How.AFTER and late is not None:
-            came_late = [run for run in kept[link.number] if run[0] == late]
+            came_late = [run for run in kept[link.number] if run[0] >= late]
             kept[link.number] = [run for run in kept[link.number] if run[0] < late]
             aside.append(VersionLane(stretches=_joined(came_late), before=_joined(kept[link.number]), is_aside=True))
     return kept, aside

@@ -82,16 +82,20 @@ def spans_of(series: Series) -> list[VersionSpan]:
 
 
 def late_turn(old: VersionSpan, new: VersionSpan) -> int | None:
-    """Return the commit at which versions came once more after they had been left for others; None if there is none.
+    """Return the commit from which versions came back now and then after they had been left for others; None for none.
 
-    Somebody was late with the upgrade, or tried an old commit again: they had been away for longer than ever.
+    Somebody was late with the upgrade, or tries an old version once in a while: each time it had been away for longer
+    than ever before the upgrade.
     """
-    after = old.since(new.first)
-    if len(after) != 1 or not new.first < after[0] <= new.last:
+    after = tuple(turn for turn in old.since(new.first) if turn > new.first)
+    earlier = old.turns[: len(old.turns) - len(after)]
+    if not after or not earlier or after[-1] > new.last:
         return None
-    earlier = old.turns[:-1]
     usual = max((later - before for before, later in pairwise(earlier)), default=0)
-    return after[0] if after[0] - earlier[-1] > usual else None
+    if len(after) > 1:
+        # One commit does not show the pace of a version that is measured now and then from its beginning.
+        usual = max(usual, 2) if len(earlier) > 1 else old.count
+    return after[0] if min(later - before for before, later in pairwise((earlier[-1], *after))) > usual else None
 
 
 def ended_before(old: VersionSpan, new: VersionSpan) -> bool:

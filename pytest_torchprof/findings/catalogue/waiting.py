@@ -17,7 +17,8 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     _MOSTLY = ", most of it{in_range}"
     _WITHIN_TWO: ClassVar[str] = " in the ranges {within:name} and {within_too:name}"
 
-    _SPREAD: ClassVar[str] = ", {gaps:in|spread over} {gaps:wait} for a launch, the longest {longest_us:us}{of_gap}"
+    _SPREAD: ClassVar[str] = ", {gaps:in|spread over} {gaps:wait} for a launch{longest}"
+    _LONGEST: ClassVar[str] = ", the longest {longest_us:us}{of_gap}"
     _OF_GAP: ClassVar[str] = " of a gap of {longest_gap_us:us}"
 
     within_too: str | None = None
@@ -34,6 +35,13 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
     @property
     def at(self) -> str:
         return super().at or self.words(self._SPREAD)
+
+    @property
+    def longest(self) -> str:
+        """The longest wait; empty if it takes longer than what can be saved, from which set-up is left out."""
+        longest_us = getattr(self, "longest_us", None)
+        is_part = longest_us is not None and (self.saves_us is None or longest_us <= self.saves_us)
+        return self.words(self._LONGEST) if is_part else ""
 
     @property
     def of_gap(self) -> str:
