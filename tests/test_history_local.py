@@ -57,9 +57,12 @@ def test_while_ci_is_silent_and_others_go_on_nobody_knows_what_the_newest_code_l
     assert main(["history", "when", str(folder), TEST, "kernels >= 5"]) == 3
     shown = " ".join(capsys.readouterr().out.split())
     assert f"CI has measured nothing on main since {sha(9)[:7]} (2026-01-10)" in shown
+    # However many people measure meanwhile.
+    told = asked(capsys, write(folder, [local(at, SIX) for at in range(14, 30)]), 3)
+    assert (told["runs"], len(told["ci_pause"]["ahead"])) == (10, 20)
     # As soon as CI is back, what it has passed is known again.
-    told = asked(capsys, write(folder, [by_ci(14, SIX)]), 1)
-    assert (told["runs"], told["not_pushed"], told["ci_pause"]) == (15, [], None)
+    told = asked(capsys, write(folder, [by_ci(30, SIX)]), 1)
+    assert (told["runs"], told["not_pushed"], told["ci_pause"]) == (31, [], None)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.points import Point
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.times import JudgedTimes
 
 DONE, UNKNOWN = 0, 3

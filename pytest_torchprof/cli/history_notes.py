@@ -19,7 +19,7 @@ from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.commit_record import project_at
 from pytest_torchprof.history.event_ids import SHOWN, change_id, changes_id, step_id, time_event_id
 from pytest_torchprof.history.notes import ALL_OF, LONGEST, NoteKind, note_now, notes_by_subject
-from pytest_torchprof.history.series import all_stopped
+from pytest_torchprof.history.series import all_lacking, all_stopped
 from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.history.changes import SeriesChange
+    from pytest_torchprof.history.points import SeriesKey
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Series, SeriesKey
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.store import Store
 
 _SHORTEST: Final = 4
@@ -102,6 +103,8 @@ def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, _Subjec
     for stopped in all_stopped(all_series):
         tests = frozenset(series.key.test for series in all_series if series.stopped == stopped)
         subjects[stopped.id] = _Subject(frozenset([stopped.id]), tests)
+    for lacking in all_lacking(all_series):
+        subjects[lacking.id] = _Subject(frozenset([lacking.id]), frozenset([lacking.key.test]))
     return subjects
 
 

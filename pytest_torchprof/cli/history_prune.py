@@ -71,6 +71,7 @@ def _prune(arguments: Namespace) -> int:
     elif arguments.run is not None:
         uuid = _id_of(store, arguments.run)
         if (damaged := all(run.uuid != uuid for run in runs)) and arguments.yes:
+            store.remove([uuid])
             sys.stdout.write(f"1 damaged record removed, {len(runs)} stay\n")
             return 0
         if damaged:

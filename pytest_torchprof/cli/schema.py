@@ -253,6 +253,7 @@ def history() -> Schema:
                 }
             )
         ),
+        "lacking": listed(fields({**series, "id": TEXT, **every("accepted last", nullable(TEXT))})),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),
         "times": listed(fields({**times, "points": WHOLE, **shown})),

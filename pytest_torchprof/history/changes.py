@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.lanes import VersionLane
+    from pytest_torchprof.history.points import Point, SameRuns, SeriesKey
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point, SameRuns, Series, SeriesKey
+    from pytest_torchprof.history.series import Series
 
 
 class State(StrEnum):

@@ -16,12 +16,13 @@ from pytest_torchprof.history.event_ids import (
     time_accepted_because,
     time_event_id,
 )
-from pytest_torchprof.history.series import all_stopped
+from pytest_torchprof.history.series import all_lacking, all_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.lacking import LackingSeries
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Series
@@ -51,6 +52,7 @@ def changes_json(
         "diverged": branch.diverged,
         "events": [_event(event, branch.notes) for event in events],
         "stopped": [_stopped(stopped, branch.notes) for stopped in all_stopped(all_series)],
+        "lacking": [_lacking(lacking, branch.notes) for lacking in all_lacking(all_series)],
         "series": [
             {
                 **asdict(series.key),
@@ -81,6 +83,15 @@ def changes_json(
             }
             for own in judged
         ],
+    }
+
+
+def _lacking(lacking: LackingSeries, notes: Notes) -> dict[str, Any]:
+    return {
+        **asdict(lacking.key),
+        "id": lacking.id,
+        "accepted": lacking.accepted_because(notes),
+        "last": None if lacking.last is None else lacking.last.commit,
     }
 
 

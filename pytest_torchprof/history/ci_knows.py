@@ -33,14 +33,16 @@ def unknown_to_ci(on_branch: Iterable[RunHead], parents: Mapping[str, str]) -> f
     """Return the commits that somebody measured on a branch, and that no run of CI there has or has before its own.
 
     One that was rebased or given up looks like one that is about to be pushed, and neither is the branch's: none where
-    CI has measured fewer commits than people have, since what CI does not know is not left out of a branch that is
-    theirs.
+    CI has measured fewer commits than people have by its last run, since what CI does not know is not left out of a
+    branch that is theirs.
     """
-    by_ci: set[str] = set()
-    local: set[str] = set()
-    for record in on_branch:
-        (local if record.event is Event.LOCAL else by_ci).add(sha_of(record))
-    if len(by_ci) < len(local):
+    runs = [*on_branch]
+    by_ci = {sha_of(run) for run in runs if run.event is not Event.LOCAL}
+    local = {sha_of(run): run.began for run in sorted(runs, key=_newest_first) if run.event is Event.LOCAL}
+    until = max((run.began for run in runs if run.event is not Event.LOCAL), default=None)
+    # What people have measured since CI fell silent does not make the branch theirs, unless CI was there only once.
+    known = [sha for sha, began in local.items() if len(by_ci) == 1 or until is None or began <= until]
+    if len(by_ci) < len(known):
         return frozenset()
     passed: set[str] = set()
     for sha in by_ci:
@@ -48,7 +50,7 @@ def unknown_to_ci(on_branch: Iterable[RunHead], parents: Mapping[str, str]) -> f
             if own in passed:
                 break
             passed.add(own)
-    return frozenset(local - passed)
+    return frozenset(local.keys() - passed)
 
 
 def ci_pause(points: Sequence[RunHead], left_out: Iterable[RunHead], parents: Mapping[str, str]) -> CiPause | None:
@@ -74,3 +76,7 @@ def _is_ahead(run: RunHead, newest: RunHead, parents: Mapping[str, str]) -> bool
     """Whether a commit comes after another one; by their dates where nothing is known of what came before it."""
     sha = sha_of(run)
     return sha_of(newest) in line_from(sha, parents) if sha in parents else date_of(run) > date_of(newest)
+
+
+def _newest_first(run: RunHead) -> float:
+    return -run.began.timestamp()

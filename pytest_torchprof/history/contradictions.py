@@ -65,9 +65,9 @@ def _refuse_commit(commit: Any) -> None:
 
 
 def refuse_future(run: Any, now: datetime) -> None:
-    """Raise Contradiction if a run began later than now, as far as clocks agree."""
-    if run.began > now + _CLOCKS_DIFFER:
-        raise Contradiction(f"it began at {run.began.isoformat()}, which is still to come")
+    """Raise Contradiction if a run ended later than now, as far as clocks agree."""
+    if run.ended > now + _CLOCKS_DIFFER:
+        raise Contradiction(f"it began at {run.began.isoformat()} and ended at {run.ended.isoformat()}, still to come")
 
 
 def refuse_measurement(measured: Any) -> None:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pytest_torchprof.history.changes import HistoryEvent
+    from pytest_torchprof.history.points import Point
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 
@@ -58,7 +59,7 @@ def verdict_on_times(
 def is_lacking(series: Series, since: datetime | None) -> bool:
     """Whether its newest commit was not measured; a loss that was due before the day that is asked for is no news."""
     if series.stopped is not None and since is not None and series.stopped.missed_date < since:
-        return series.open_end
+        return series.lacks_newest
     return series.newest_is_lacking
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.following import Followed
-    from pytest_torchprof.history.series import Point, SameRuns, Series
+    from pytest_torchprof.history.points import Point, SameRuns
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.spans import VersionRun, VersionSpan
 
 

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent
+    from pytest_torchprof.history.points import SeriesKey
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Series, SeriesKey
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 _LONGEST: Final = 4000

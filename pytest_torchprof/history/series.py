@@ -10,9 +10,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.history.lacking import LackingSeries
+from pytest_torchprof.history.points import MACHINE, Point, SameRuns, SeriesKey
 from pytest_torchprof.history.stopped import StoppedHardware, folder_of, hardware_of, stopped_hardware
 from pytest_torchprof.report.outcome import Outcome
 
@@ -27,86 +29,6 @@ if TYPE_CHECKING:
 
 EXACT: Final = tuple(number.name for number in TABLE if number.exact)
 """The numbers that the code decides."""
-_MACHINE: Final = ("cpu", "driver")
-"""What belongs to the machine that a run was on: the same code is to launch the same on each of one GPU model."""
-_HARDWARE: Final = frozenset({*_MACHINE, "gpu", "clocks_mhz", "compute_capability", "gcn_arch"})
-
-
-class SeriesKey(Struct, frozen=True, kw_only=True):
-    """What the points of a series have in common."""
-
-    folder: str
-    """Where pytest's root directory lies in the repository."""
-    test: str
-    label: str | None
-    rank: int | None
-    ranks: int | None
-    device: str
-    """As it was asked for."""
-    hardware: str
-    """The GPU's product name, or the CPU's."""
-
-    @property
-    def name(self) -> str:
-        """The test and, where there are, its label and its rank."""
-        label = f" ({self.label})" if self.label else ""
-        rank = "" if self.rank is None else f", rank {self.rank} of {self.ranks}"
-        return f"{self.test}{label}{rank}"
-
-    @property
-    def in_order(self) -> tuple[str, ...]:
-        """The key by which series are sorted."""
-        return self.folder, self.name, self.hardware, self.device
-
-
-class Point(Struct, frozen=True, kw_only=True):
-    """One measurement that was judged, in one run."""
-
-    run: HistoryRun
-    measured: MeasurementRecord
-    environment: Environment
-
-    @property
-    def commit(self) -> str:
-        """The hash of its commit."""
-        return "" if self.run.commit is None else self.run.commit.sha
-
-    def moved(self, later: Point) -> dict[str, tuple[object, object]]:
-        """Return the versions and settings that differ between it and a later one, as old and new."""
-        old, new = asdict(self.environment), asdict(later.environment)
-        moved = {name: (old[name], new[name]) for name in old if name not in _HARDWARE and old[name] != new[name]}
-        # What a kernel is called and which work is the same may be another thing for another version of ours.
-        ours = (self.run.version, later.run.version)
-        return moved if ours[0] == ours[1] else {**moved, "pytest-torchprof": ours}
-
-    def machine_moved(self, later: Point) -> dict[str, tuple[object, object]]:
-        """Return what differs between their machines, of one GPU model, as old and new."""
-        pairs = {name: (getattr(self.environment, name), getattr(later.environment, name)) for name in _MACHINE}
-        return {name: (old, new) for name, (old, new) in pairs.items() if old != new}
-
-
-class SameRuns(Struct, frozen=True, kw_only=True):
-    """Runs that follow one another in a series with the same versions and the same measurement."""
-
-    measured: MeasurementRecord
-    versions: Environment
-    """The environment that its runs share, whichever machine each was on."""
-    indices: list[int]
-    """Where its runs stand among those of the branch."""
-    us: array[float]
-    """For each run how long it took, as in ``RunTimes``."""
-    under: array[int]
-    """For each run under which conditions; where it ends before them, none of the rest has any."""
-
-    def only(self, runs: Container[int]) -> SameRuns:
-        """Return the stretch with only these of its runs."""
-        kept = [at for at, index in enumerate(self.indices) if index in runs]
-        return replace(
-            self,
-            indices=[self.indices[at] for at in kept],
-            us=array("d", [self.us[at] for at in kept]),
-            under=array("I", [self.under[at] for at in kept if at < len(self.under)]),
-        )
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -130,10 +52,24 @@ class Series(Struct, frozen=True, kw_only=True):
     """Where nothing is measured any more on its hardware."""
 
     @property
+    def lacking(self) -> LackingSeries | None:
+        """What the newest run was to measure and did not; None if it did."""
+        if not self.open_end:
+            return None
+        newest = max(self.stretches, key=lambda stretch: stretch.indices[-1], default=None)
+        last = None if newest is None else self.point(newest, newest.indices[-1])
+        return LackingSeries(key=self.key, last=last)
+
+    @property
+    def lacks_newest(self) -> bool:
+        """Whether the newest run was to measure it and did not, and nobody has said that it need not."""
+        return self.lacking is not None and self.lacking.accepted_because(self.branch.notes) is None
+
+    @property
     def newest_is_lacking(self) -> bool:
         """Whether the newest commit was not measured, and nobody has said that it need not be."""
         stopped = self.stopped
-        return self.open_end or (stopped is not None and stopped.accepted_because(self.branch.notes) is None)
+        return self.lacks_newest or (stopped is not None and stopped.accepted_because(self.branch.notes) is None)
 
     @property
     def count(self) -> int:
@@ -157,33 +93,54 @@ class Series(Struct, frozen=True, kw_only=True):
 def series_of(branch: BranchRuns) -> list[Series]:
     """Return the series of a branch's runs, by their names."""
     drafts = _Drafts(branch.notes)
-    on: dict[tuple[str, str], list[int]] = {}
+    on: dict[tuple[str, str | None], list[int]] = {}
     for index, run in enumerate(branch.runs):
         drafts.add(index, run)
-        for hardware in {hardware_of(environment) for environment in run.environments}:
+        of_gpus = {hardware_of(environment) for environment in run.environments}
+        for hardware in {*of_gpus, *(environment.gpu for environment in run.environments)}:
             on.setdefault((folder_of(run), hardware), []).append(index)
     lacking = _Lacking(branch)
     stopped = stopped_hardware(branch)
     newest: dict[tuple[str, str], int] = {}
     for key, draft in drafts.by_key.items():
         newest[key.folder, key.test] = max(newest.get((key.folder, key.test), -1), draft.newest)
-    made = [
-        draft.series(
-            key,
-            lacking,
-            on.get((key.folder, key.hardware), []),
-            newest[key.folder, key.test],
-            stopped.get((key.folder, key.hardware)),
+    cpus = {environment.cpu for run in branch.runs for environment in run.environments if environment.gpu is None}
+    until = _measured_until(drafts.by_key, cpus)
+    made = []
+    for key, draft in drafts.by_key.items():
+        own = on.get((key.folder, key.hardware), [])
+        last = until.get(_anywhere(key), -1) if key.hardware in cpus else draft.last
+        if key.hardware in cpus and last == draft.last:
+            # A run on any other CPU is to measure it too: machines that CI services lend have one or another.
+            own = sorted({*own, *(index for index in on[key.folder, None] if index > last)})
+        made.append(
+            draft.series(key, lacking, own, newest[key.folder, key.test], last, stopped.get((key.folder, key.hardware)))
         )
-        for key, draft in drafts.by_key.items()
-    ]
     return sorted(made, key=lambda series: series.key.in_order)
+
+
+def _anywhere(key: SeriesKey) -> SeriesKey:
+    return replace(key, hardware="")
+
+
+def _measured_until(by_key: Mapping[SeriesKey, _Draft], cpus: Container[str | None]) -> dict[SeriesKey, int]:
+    """Return of each measurement on CPUs the newest run that has a point of it, whichever of them that was on."""
+    until: dict[SeriesKey, int] = {}
+    for key, draft in by_key.items():
+        if key.hardware in cpus:
+            until[_anywhere(key)] = max(until.get(_anywhere(key), -1), draft.last)
+    return until
 
 
 def all_stopped(all_series: Iterable[Series]) -> list[StoppedHardware]:
     """Return on what the series are no longer measured, each once, what stopped first first."""
     known = {series.stopped.id: series.stopped for series in all_series if series.stopped is not None}
     return sorted(known.values(), key=lambda stopped: (stopped.date, stopped.hardware or ""))
+
+
+def all_lacking(all_series: Iterable[Series]) -> list[LackingSeries]:
+    """Return what the newest run was to measure and did not, in the order of the series."""
+    return [series.lacking for series in all_series if series.lacking is not None]
 
 
 class _Unjudged(Struct):
@@ -307,17 +264,21 @@ class _Draft(Struct):
     def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Unjudged:
         """Return where a measurement belongs."""
         if environment is not None and measured.counts:
-            versions = replace(environment, **dict.fromkeys(_MACHINE))
+            versions = replace(environment, **dict.fromkeys(MACHINE))
             return self.tracks.setdefault(versions, _Track(versions))
         gap = _Unjudged(measured)
         self.gaps.append(gap)
         return gap
 
     @property
+    def last(self) -> int:
+        """The newest run that has a point of it; -1 for none."""
+        return max((track.stretches[-1].indices[-1] for track in self.tracks.values()), default=-1)
+
+    @property
     def newest(self) -> int:
         """The newest run that has it, judged or not."""
-        judged = max((track.stretches[-1].indices[-1] for track in self.tracks.values()), default=-1)
-        return max(judged, *(gap.indices[-1] for gap in self.gaps), -1)
+        return max(self.last, *(gap.indices[-1] for gap in self.gaps), -1)
 
     @property
     def _newest_unjudged(self) -> int:
@@ -325,18 +286,18 @@ class _Draft(Struct):
         tried = (gap.indices[-1] for gap in self.gaps if gap.measured.outcome is not Outcome.SKIPPED)
         return max(tried, default=-1)
 
-    def series(
-        self, key: SeriesKey, lacking: _Lacking, on: list[int], newest: int, stopped: StoppedHardware | None
+    def series(  # noqa: PLR0913, PLR0917 - what is known of all series
+        self, key: SeriesKey, lacking: _Lacking, on: list[int], newest: int, last: int, stopped: StoppedHardware | None
     ) -> Series:
         """Return it.
 
-        ``on``: the runs on its hardware. ``newest``: the newest run that has its test, under any label and rank.
-        ``stopped``: where nothing is measured any more on its hardware.
+        ``on``: the runs that are to measure it. ``newest``: the newest run that has its test, under any label and rank.
+        ``last``: the newest run that has a point of it, on whichever CPU. ``stopped``: where nothing is measured any
+        more on its hardware.
         """
         branch = lacking.branch
         stretches = tuple(stretch for track in self.tracks.values() for stretch in track.stretches)
         first = min((stretch.indices[0] for stretch in stretches), default=len(branch.runs))
-        last = max((stretch.indices[-1] for stretch in stretches), default=-1)
         seen = {index for stretch in stretches for index in stretch.indices}
         seen |= {index for gap in self.gaps for index in gap.indices}
         later = on[bisect_left(on, first) :]

@@ -19,7 +19,8 @@ from pytest_torchprof.text import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.points import Point
+    from pytest_torchprof.history.series import Series
 
 _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,

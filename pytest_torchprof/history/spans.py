@@ -12,7 +12,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_torchprof.history.series import SameRuns, Series
+    from pytest_torchprof.history.points import SameRuns
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.trace.metadata import Environment
 
 VersionRun = tuple[int, int, "SameRuns"]

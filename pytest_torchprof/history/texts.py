@@ -10,7 +10,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State, unchanged
 from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
 from pytest_torchprof.history.runs import OrderedBy
-from pytest_torchprof.history.series import all_stopped
+from pytest_torchprof.history.series import all_lacking, all_stopped
 from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.history.changes import BranchEvent, HistoryEvent, SeriesChange
+    from pytest_torchprof.history.lacking import LackingSeries
     from pytest_torchprof.history.notes import Notes
+    from pytest_torchprof.history.points import Point, SeriesKey
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.rows_differ import OtherRow, RowsDiffer
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point, Series, SeriesKey
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.since import ConditionAnswer, Interval
     from pytest_torchprof.history.stopped import StoppedHardware
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS: Final = 60
 _INDENT: Final = "    "
+_MOST_LACKING: Final = 10
+"""How many series are named that the newest run did not measure."""
 _MOST_ROWS: Final = 5
 """How many rows are named that differ from a record."""
 _BESIDE: Final = ("kernels", "launches", "memcpys", "syncs", "graph_breaks")
@@ -131,7 +135,23 @@ def census_texts(all_series: Sequence[Series]) -> list[str]:
     judged = f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}"
     removed = {series.key.test: series.removed_at for series in all_series if series.removed_at is not None}
     gone = [f"{test} (not in {commit[:7]})" for test, commit in removed.items()]
-    return [judged, *([f"removed: {first_of(gone)}"] if gone else []), *stopped_texts(all_series)]
+    removed_text = [f"removed: {first_of(gone)}"] if gone else []
+    return [judged, *removed_text, *stopped_texts(all_series), *lacking_texts(all_series)]
+
+
+def lacking_texts(all_series: Sequence[Series]) -> list[str]:
+    """Return which series the newest run was to measure and did not, with the id under which each can be accepted."""
+    lacking = all_lacking(all_series)
+    texts = [_lacking(own, all_series[0].branch.notes) for own in lacking[:_MOST_LACKING]]
+    left_out = len(lacking) - len(texts)
+    return [*texts, *([f"not measured at the newest commit:{and_more(left_out)} (--json)"] if left_out else [])]
+
+
+def _lacking(lacking: LackingSeries, notes: Notes) -> str:
+    known, last = lacking.accepted_because(notes), lacking.last
+    until = "never before" if last is None else f"last at {last.commit[:7]} ({date_of(last)})"
+    named = f"not measured at the newest commit: {lacking.key.name} ({lacking.key.hardware or 'hardware not known'})"
+    return f"{named}, {until}  [{lacking.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
 
 
 def stopped_texts(all_series: Sequence[Series]) -> list[str]:
@@ -178,7 +198,7 @@ def log_lines(series: Series, number: str, width: int, is_shown: Callable[[Point
         *lines,
         *([printable(f"gaps: {lacking}")] if lacking else []),
         *gone,
-        *map(printable, stopped_texts([series])),
+        *map(printable, [*stopped_texts([series]), *lacking_texts([series])]),
     ]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_torchprof.history.notes import Notes
-    from pytest_torchprof.history.series import Point
+    from pytest_torchprof.history.points import Point
     from pytest_torchprof.history.times import JudgedTimes, Segment, TimeEvent, TimeSeries, TimeStep
 
 _INDENT: Final = "    "

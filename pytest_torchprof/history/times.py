@@ -34,9 +34,10 @@ from pytest_torchprof.history.steps import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.history.points import Point, SameRuns, SeriesKey
     from pytest_torchprof.history.reading import Conditions
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point, SameRuns, Series, SeriesKey
+    from pytest_torchprof.history.series import Series
 
 
 _Kind = tuple[str, "Conditions"]
