@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from builder import TraceBuilder
 
@@ -158,3 +160,27 @@ def test_what_went_and_the_gated_number_have_their_room_before_all_that_came(
     assert words or any("kernels 2 -> 5" in line for line in lines)
     assert sum("+ pointwise sigmoid" in line for line in lines) == (0 if words else 1)
     assert "; gone: pointwise clamp_min" in " ".join(" ".join(lines).split())
+
+
+MIXED = """
+import pytest, torch
+
+def block(x):
+    x = x * 2
+    return torch.sigmoid(x)
+
+@pytest.mark.torchprof(device="cpu", forbid_ops=["aten::sigmoid", "aten::mul"], max_syncs=0)
+def test_it():
+    block(torch.randn(64, 64))
+"""
+
+
+def test_what_to_do_is_said_for_its_limit_and_begins_at_the_line_that_the_short_summary_has(pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    pytester.makepyfile(test_it=MIXED)
+    lines = [line.strip() for line in pytester.runpytest("--color=no").outlines]
+    (summary,) = (line for line in lines if line.startswith("FAILED"))
+    (place,) = re.findall(r"first: [a-z:]+, (\S+:\d+)", summary)
+    remedies = [line.removeprefix("do: ") for line in lines if line.startswith("do: ")]
+    assert remedies[0].startswith(f"beginning at {place}: ")
+    assert remedies[1].startswith("for max_syncs: ")

@@ -7,7 +7,7 @@ from builder import TraceBuilder
 from facts import why_not
 
 from pytest_torchprof import NotMeasured, load
-from pytest_torchprof.findings import OtherFinding, find, ranked
+from pytest_torchprof.findings import RULES, OtherFinding, find, ranked
 
 pytestmark = pytest.mark.any_torch
 
@@ -1628,3 +1628,8 @@ def test_the_time_before_the_first_operation_counts(own, all_findings):
         builder.own(steps=1)
     # Up to the end of the launch.
     assert all_findings(builder)["launch-gaps"].longest_us == 495
+
+
+def test_what_comes_of_recompiling_is_no_cause_of_it():
+    codes = {rule.code for rule in RULES if "max_recompiles" in rule.explains}
+    assert codes.isdisjoint({"compile-in-window", "graph-hash-changes"})

@@ -300,7 +300,7 @@ RULES = (
         code="compile-in-window",
         find=_compile_in_window,
         needs=(CPU_SIDE,),
-        explains=(*HOST_PACE, "max_recompiles"),
+        explains=HOST_PACE,
     ),
     Rule(
         code="not-compiled",
@@ -324,7 +324,6 @@ RULES = (
         code="graph-hash-changes",
         find=_graph_hash_changes,
         needs=(CPU_SIDE, _GRAPHS),
-        explains=("max_recompiles",),
     ),
     Rule(
         code="guard-overhead",

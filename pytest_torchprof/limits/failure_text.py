@@ -302,11 +302,16 @@ def _actions(reasons: Iterable[AnyReason]) -> list[str]:
 def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
     """Return what to do about limits that are not measured: first what a reason itself asks for."""
     unmeasured = [verdict for verdict in verdicts if verdict.status == NOT_MEASURED]
-    asked = _actions(verdict.reason for verdict in unmeasured if verdict.reason is not None)
+    asked: dict[str, list[str]] = {}
+    for verdict in unmeasured:
+        for action in _actions([verdict.reason] if verdict.reason is not None else []):
+            asked.setdefault(action, []).append(verdict.name)
     what = "more" if asked else "what to do"
     codes = dict.fromkeys(map(_code_of, unmeasured))
+    # Where others are missed, it is no remedy for those.
+    is_for_all = len(unmeasured) == len(verdicts)
     return [
-        *asked,
+        *(action if is_for_all else f"for {', '.join(names)}: {action}" for action, names in asked.items()),
         *(f"`torchprof explain {code}` says {what}; a limit that was not measured never passes" for code in codes),
     ]
 

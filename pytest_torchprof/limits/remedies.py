@@ -194,7 +194,9 @@ def _where(verdict: Verdict) -> str:
     rows = [row for row in verdict.rows if not row.also_ran and row.line is not None]
     if verdict.limit not in _AT_ITS_LINES or not rows:
         return ""
-    file, number = rows[0].line or ("", 0)
+    # The line that the short summary has, too.
+    first = verdict.culprit if verdict.culprit in rows else rows[0]
+    file, number = first.line or ("", 0)
     is_one = len({row.line for row in rows}) == 1 and all(len(row.places) == 1 for row in rows)
     return f"{'at' if is_one else 'beginning at'} {path_from_here(file)}:{number}: "
 
