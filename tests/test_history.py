@@ -722,11 +722,12 @@ def test_a_test_that_left_no_measurement_is_named_so_that_nobody_takes_it_for_go
     """
     run_tests(textwrap.dedent(tests), "--torchprof-history=history", *words)
     (record,) = records("history")
-    nothing = {"test_skipped", "test_not_run", "test_without_its_fixture", "test_that_fails_first"}
-    measured = {row.test.partition("::")[2] for row in record.measurements}
+    nothing = {"test_skipped", "test_not_run", "test_that_fails_first"}
+    measured = {row.test.partition("::")[2]: row for row in record.measurements}
+    assert measured["test_without_its_fixture"].outcome == "error", "a marked test whose code raised has a row"
     assert {test.partition("::")[2] for test in record.all_tests.unmeasured} == {
         *nothing,
-        *({"test_measured", "test_that_ends_its_worker"} - measured),
+        *({"test_measured", "test_that_ends_its_worker"} - measured.keys()),
     }
     assert ("test_that_ends_its_worker" in measured) is (words == [])
 

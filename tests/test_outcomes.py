@@ -298,3 +298,47 @@ def test_an_annotation_lies_at_the_line_that_expects(run_tests, pytester, monkey
     (annotation,) = [line for line in run_tests(TWO).outlines if line.startswith("::error")]
     lines = (pytester.path / "test_it.py").read_text().splitlines()
     assert f"line={lines.index('    profile.expect(max_kernels=0)') + 1}," in annotation
+
+
+UNMEASURED = """
+import pytest, torch
+
+@pytest.fixture
+def broken():
+    raise RuntimeError("no data")
+
+@pytest.fixture
+def skips():
+    pytest.skip("no data")
+
+@pytest.mark.torchprof(device="cpu")
+def test_setup(broken):
+    pass
+
+@pytest.mark.torchprof(device="cpu")
+def test_before(torchprof):
+    raise ValueError("mine")
+
+@pytest.mark.torchprof(device="cpu")
+def test_assert(torchprof):
+    assert False, "mine"
+
+@pytest.mark.torchprof(device="cpu")
+def test_skips(skips):
+    pass
+
+def test_unmarked(torchprof):
+    raise ValueError("mine")
+"""
+
+
+def test_a_marked_test_that_raised_before_it_measured_has_a_row_as_pytest_counts_it(pytester):
+    pytester.makepyfile(test_it=UNMEASURED)
+    result = pytester.runpytest("--torchprof-report=r.json")
+    result.assert_outcomes(failed=3, errors=1, skipped=1)
+    results = json.loads((pytester.path / "r.json").read_text())["results"]
+    assert {own["nodeid"].partition("::")[2]: own["outcome"] for own in results} == {
+        "test_setup": "error",
+        "test_before": "error",
+        "test_assert": "failed",
+    }

@@ -30,11 +30,22 @@ def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseExce
         run.fail_part(problem)
         return
     in_fixture = report.when != "call"
+    is_unmeasured = is_of_the_code(problem) and _ended_unmeasured(run)
+    if is_unmeasured:
+        # It has a row of its own, as pytest counts it: "no test was measured" would hide that it should have been.
+        run.add(None)
     if run.measurements and is_of_the_code(problem):
         # They were taken before or after the body, at whose end a test is judged; pytest reports the error already.
         with suppress(Exception, *ENDS):
             judge(run, problem, in_fixture=in_fixture)
-    _end_all(run, report, failed_by(problem, in_fixture=in_fixture))
+    _end_all(run, report, failed_by(problem, in_fixture=in_fixture), whatever_failed=is_unmeasured)
+
+
+def _ended_unmeasured(run: TestRun) -> bool:
+    """Return whether a marked test that runs in this process has neither a measurement nor a result yet."""
+    test = run.test
+    is_asked = test.state.options.enabled and test.options.marker is not None and test.options.ranks is None
+    return is_asked and not run.measurements and not test.state.results_of(test.nodeid)
 
 
 def is_unexpected_pass(report: pytest.TestReport) -> bool:
@@ -42,10 +53,11 @@ def is_unexpected_pass(report: pytest.TestReport) -> bool:
     return str(report.longrepr or "").startswith("[XPASS(strict)]")
 
 
-def _end_all(run: TestRun, report: pytest.TestReport, ended: Ending) -> None:
-    """Give all measurements of a test its own end, where none of them failed by itself."""
+def _end_all(run: TestRun, report: pytest.TestReport, ended: Ending, *, whatever_failed: bool = False) -> None:
+    """Give all measurements of a test its own end, where none of them failed by itself, or ``whatever_failed``."""
     test = run.test
-    if ended.by_itself is None or any(result.outcome.is_failure for result in test.state.results_of(test.nodeid)):
+    failed = any(result.outcome.is_failure for result in test.state.results_of(test.nodeid))
+    if ended.by_itself is None or (failed and not whatever_failed):
         return
     more = {"reason": ended.reason, "culprit": below_root(test, [ended.raised_at])}
     for changed in test.state.overrule(test.nodeid, ended.outcome, ended.by_itself, **more):
