@@ -72,7 +72,15 @@ class TimedSide:
         def why_missing(key: Key) -> Reason:
             return ProcessWithoutTest(side.title, status, outcomes.troubles.get(key[0]) or outcomes.broken or None)
 
-        return {key: _reading(results[key], side.title) if key in results else why_missing(key) for key in keys}
+        def reading(key: Key) -> Reading | Reason:
+            result = results.get(key)
+            # What pytest says of a test that raised says more than that it did.
+            has_raised = result is not None and result.time is None and result.reason is None
+            if result is None or (has_raised and key[0] in outcomes.troubles):
+                return why_missing(key)
+            return _reading(result, side.title)
+
+        return {key: reading(key) for key in keys}
 
 
 def write_results(folder: Path, run: RunResults) -> None:
