@@ -135,11 +135,16 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
 
 
+@pytest.fixture(autouse=True)
+def _outside_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run print what a person sees, where CI runs these tests too; tests of CI set the variables themselves."""
+    for name in ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run a test module of the given source under the plugin, with torch at hand, in this process or a fresh one."""
-    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
-        monkeypatch.delenv(name, raising=False)
 
     def run(source: str, *args: str, in_process: bool = True) -> pytest.RunResult:
         pytester.makepyfile(test_it=PREAMBLE + source)
