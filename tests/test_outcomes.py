@@ -82,7 +82,42 @@ MISSED, UNMEASURED = "profile.expect(max_kernels=0)", "profile.expect(max_syncs=
 OUTCOMES = {
     "a limit is missed": (of_test(MISSED), "failed"),
     "a limit cannot be measured": (of_test(UNMEASURED), "not measured"),
-    "the word is no limit": (of_test("profile.expect(max_kernls=0)"), "not measured"),
+    "a limit is missed and another cannot be measured": (
+        of_test("profile.expect(max_kernels=0, max_syncs=0)"),
+        "failed",
+    ),
+    "the marker's limit is missed and another cannot be measured": (
+        of_test("torchprof(torch.sin, x)", "torchprof").replace(
+            "@cpu", "@pytest.mark.torchprof(device='cpu', max_kernels=0, max_syncs=0)"
+        ),
+        "failed",
+    ),
+    "the word is no limit": (of_test("profile.expect(max_kernls=0)"), "error"),
+    "the value fits no limit": (of_test("profile.expect(max_kernels='many')"), "error"),
+    "the value is no pattern": (of_test("profile.expect(forbid_kernels=torch.conv2d)"), "error"),
+    "no function is given": (of_test("torchprof('sin')", "torchprof"), "error"),
+    "a block has no label": (of_test("torchprof.measure('')", "torchprof"), "error"),
+    "the word of a block is no limit": (
+        of_test("with torchprof.measure('a', max_kernls=0): pass", "torchprof"),
+        "error",
+    ),
+    "limits are set without any": (of_test("torchprof.limits()", "torchprof"), "error"),
+    "a wrong call is caught": (
+        of_test("with pytest.raises(Exception):\n        torchprof('sin')", "torchprof"),
+        "error",
+    ),
+    "a wrong call, where the test is marked xfail": (
+        of_test("torchprof('sin')", "torchprof").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "error",
+    ),
+    "the word is no limit, where the test is marked xfail": (
+        of_test("profile.expect(max_kernls=0)").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "error",
+    ),
+    "a limit is missed and another cannot be measured, where the test is marked xfail": (
+        of_test("profile.expect(max_kernels=0, max_syncs=0)").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "failed",
+    ),
     "an assertion fails": (of_test("assert profile.kernels.count == 0"), "failed"),
     "the code raises": (of_test("raise ValueError('mine')"), "error"),
     "the measured code raises": (of_test("torchprof(torch.sin, None)", "torchprof"), "error"),
@@ -93,6 +128,14 @@ OUTCOMES = {
     "a limit cannot be measured in a setup": (
         of_test("pass", "early", f"@pytest.fixture\ndef early(profile):\n    {UNMEASURED}"),
         "not measured",
+    ),
+    "a limit is missed and another cannot be measured in a setup": (
+        of_test(
+            "pass",
+            "early",
+            "@pytest.fixture\ndef early(profile):\n    profile.expect(max_kernels=0, max_syncs=0)",
+        ),
+        "error",
     ),
     "a limit is missed in a teardown": (in_teardown(MISSED), "error"),
     "a teardown measures and misses": (
@@ -256,7 +299,7 @@ def _check(result, folder, capsys, outcome):
         names = [
             entry.get("value")
             for entry in ET.parse(folder / "junit.xml").iter("property")
-            if entry.get("name").endswith("torchprof.outcome")
+            if re.search(r"torchprof(\[.+\])?\.outcome$", entry.get("name"))
         ]
         assert names == [outcome]
     capsys.readouterr()

@@ -74,6 +74,7 @@ def error_for(
     if unmeasured := [verdict for verdict in failed if verdict.status == NOT_MEASURED]:
         reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
         error = NotMeasured(Several.of(reasons), screen=text)
+        error.also_missed = bool(others) or len(unmeasured) < len(failed)
     error.brief = brief_text(failed, others, screen)
     error.in_one_line = in_one_line(failed, others)
     error.in_columns = partial(_in_columns, failed, failure, others, screen)

@@ -6,6 +6,7 @@ They stand in brackets at the end of a text: "max_kernels=-1: expected a whole n
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Code(StrEnum):
@@ -140,6 +141,20 @@ class Code(StrEnum):
     NOTHING_COMPARED = "nothing-compared"
     NO_ANCESTOR = "no-ancestor"
     NO_TEST = "no-test"
+
+
+MISUSES: Final = frozenset(
+    {
+        Code.UNKNOWN_KEYWORD,
+        Code.BAD_VALUE,
+        Code.BAD_PATTERN,
+        Code.POSITIONAL_ARGUMENT,
+        Code.CONTRADICTION,
+        Code.LONE_SETTING,
+        Code.FIXTURE_MISUSE,
+    }
+)
+"""The codes of what the code of a test asks wrongly."""
 
 
 def coded(text: str, code: str) -> str:

@@ -66,6 +66,8 @@ class NotMeasured(TorchprofError):
     code = Code.NOT_MEASURED
     announced = False
     """Whether the text begins with "not measured: ", where nothing around it says so."""
+    also_missed = False
+    """Whether a limit or a baseline is missed besides: the test has then failed, by whatever else."""
     ask_the_doctor = False
     """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 

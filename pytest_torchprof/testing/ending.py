@@ -10,7 +10,8 @@ import pytest
 from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
-from pytest_torchprof.reasons.errors import LimitsMissed, TorchprofError, reason_of
+from pytest_torchprof.reasons.codes import MISUSES
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError, reason_of
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import first_line
@@ -74,14 +75,32 @@ def is_skip(raised: BaseException) -> bool:
 
 def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
     """Return how a test ended that an error has failed; pytest counts an error where it is raised in a fixture."""
-    asserted = not in_fixture and isinstance(raised, AssertionError | pytest.fail.Exception)
-    outcome = Outcome.FAILED if asserted else Outcome.ERROR
+    missed = Outcome.ERROR if in_fixture else Outcome.FAILED
     if not isinstance(raised, TorchprofError):
-        return Ending(by_itself=BodyFailed(type(raised).__name__), outcome=outcome)
+        asserted = isinstance(raised, AssertionError | pytest.fail.Exception)
+        return Ending(by_itself=BodyFailed(type(raised).__name__), outcome=missed if asserted else Outcome.ERROR)
     line, at = raised.in_one_line or first_line(str(raised)), _raised_at(raised)
     if isinstance(raised, LimitsMissed):
-        return Ending(by_itself=ExpectFailed(line), outcome=outcome, raised_at=at)
-    return Ending(by_itself=BodyRaisedOurs(line), outcome=Outcome.NOT_MEASURED, reason=reason_of(raised), raised_at=at)
+        return Ending(by_itself=ExpectFailed(line), outcome=missed, raised_at=at)
+    outcome = outcome_of(raised)
+    return Ending(
+        by_itself=BodyRaisedOurs(line),
+        outcome=missed if outcome is Outcome.FAILED else outcome,
+        reason=reason_of(raised),
+        raised_at=at,
+    )
+
+
+def outcome_of(problem: TorchprofError) -> Outcome:
+    """Return how a test comes out by an error of ours; what is missed counts before what could not be measured."""
+    if isinstance(problem, LimitsMissed) or (isinstance(problem, NotMeasured) and problem.also_missed):
+        return Outcome.FAILED
+    return outcome_without(reason_of(problem))
+
+
+def outcome_without(reason: Reason) -> Outcome:
+    """Return how a test comes out that has no measurement: what it asks wrongly is an error of its own code."""
+    return Outcome.ERROR if reason.code in MISUSES else Outcome.NOT_MEASURED
 
 
 def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.report.outcome import Outcome
-from pytest_torchprof.testing.ending import skipped_at_gate
+from pytest_torchprof.testing.ending import outcome_of, outcome_without, skipped_at_gate
 
 if TYPE_CHECKING:
     from pytest_torchprof.limits import Screen
-    from pytest_torchprof.reasons.errors import LimitsMissed
+    from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
     from pytest_torchprof.testing.ending import Ending
     from pytest_torchprof.testing.judgement import Judgement
     from pytest_torchprof.testing.measurement import Measurement
@@ -41,9 +40,9 @@ def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending
         # pytest reports the error that ended the test, whatever else does not hold.
         outcome = ending.outcome
     elif is_missing and not cut_off_by_skip:
-        outcome = Outcome.NOT_MEASURED
+        outcome = outcome_without(judgement.why_not)
     elif problem is not None and not ending.skipped:
-        outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
+        outcome = outcome_of(problem)
     elif (unanswerable and warning is None) or ending.skipped or skipped_at_gate(measurements) is not None:
         outcome = Outcome.SKIPPED
     else:
