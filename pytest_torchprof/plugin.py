@@ -394,16 +394,26 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         from pytest_torchprof.testing.section import write_section
 
         write_section(state, terminalreporter)
+    if _has_lines_of_ours(terminalreporter, config):
+        from pytest_torchprof.testing.uncut import cut_in_colour
+
+        cut_in_colour(terminalreporter)
+
+
+def _has_lines_of_ours(reporter: Any, config: pytest.Config) -> bool:
+    """Return whether pytest's short summary has lines about failures of ours."""
+    failed = (report for status in ("failed", "error") for report in reporter.stats.get(status, ()))
+    return not is_worker(config) and any(hasattr(report, ONE_LINE) for report in failed)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_terminal_summary")
 def pytest_torchprof_short_summary(terminalreporter: Any, config: pytest.Config) -> Generator[None, object, object]:
     # The outermost wrapper ends after pytest has written its short summary.
     result = yield
-    failed = (report for status in ("failed", "error") for report in terminalreporter.stats.get(status, ()))
-    if not is_worker(config) and any(hasattr(report, ONE_LINE) for report in failed):
-        from pytest_torchprof.testing.uncut import write_uncut
+    if _has_lines_of_ours(terminalreporter, config):
+        from pytest_torchprof.testing.uncut import restore, write_uncut
 
+        restore(terminalreporter)
         write_uncut(terminalreporter)
     return result
 

@@ -11,7 +11,7 @@ class Outcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     ERROR = "error"
-    """The test's own code raised, by more than an assertion, or one of its fixtures did; or it asks something wrongly."""
+    """The test's own code raised, by more than an assertion, or one of its fixtures did; or it asks wrongly."""
     SKIPPED = "skipped"
     NOT_MEASURED = "not measured"
     XFAILED = "xfailed"

@@ -1,4 +1,4 @@
-"""Lines that pytest's short summary cuts for want of width, written whole below that summary."""
+"""Lines of pytest's short summary that are longer than the terminal is wide: cut in it, and written whole below it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.workers import ONE_LINE
-from pytest_torchprof.text import and_more, broken, printable, width_of, with_middles_of_words
+from pytest_torchprof.text import and_more, broken, cut, printable, width_of, with_middles_of_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,38 @@ if TYPE_CHECKING:
 _STATUSES = {"failed": "f", "error": "E"}
 """By pytest's names of outcomes that have a line with a message, the letter of ``-r`` that asks for it."""
 _WORDS = ("FAILED", "ERROR")
+_CUT = "..."
+"""The end of what pytest cuts."""
+_WHOLE = "torchprof_whole"
+"""The attribute of a report that holds its failure while the summary is written."""
 _MOST = 10
 """Beyond these they are counted: the summary above has them all, and ``-vv`` has them whole."""
+
+
+def cut_in_colour(reporter: Any) -> None:
+    """Cut the messages of our failures, in the short summary that is to come, where it would be wider than the terminal.
+
+    pytest cannot tell the width of a name with marks of colour, takes it for -1, and cuts too late.
+    """
+    config: pytest.Config = reporter.config
+    writer = config.get_terminal_writer()
+    if not _cuts(config) or not writer.hasmarkup:
+        return
+    for report in _ours(reporter):
+        room = writer.fullwidth - width_of(f"{_word(report, config)} {_from_here(report.nodeid, config)} - ")
+        message = getattr(report, ONE_LINE)
+        if width_of(message) > room:
+            setattr(report, _WHOLE, report.longrepr)
+            crash = OneLine(cut(message, room)) if room >= len(_CUT) else None
+            report.longrepr = BriefFailure(str(report.longrepr), crash)  # type: ignore[assignment]
+
+
+def restore(reporter: Any) -> None:
+    """Give the reports back what `cut_in_colour` has cut."""
+    for report in _ours(reporter):
+        if hasattr(report, _WHOLE):
+            report.longrepr = getattr(report, _WHOLE)
+            delattr(report, _WHOLE)
 
 
 def write_uncut(reporter: Any) -> None:
@@ -48,24 +79,27 @@ class _Line(NamedTuple):
     """The node's name without its file."""
     failure: str
     columns: int
-    """How many pytest takes it to have in the summary."""
+    """How many it has in the summary."""
+
+
+def _ours(reporter: Any) -> Iterator[pytest.TestReport]:
+    """Yield the reports of our failures that have a line in the short summary."""
+    for status, letter in _STATUSES.items():
+        for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
+            if getattr(report, ONE_LINE, None):
+                yield report
 
 
 def _lines(reporter: Any) -> Iterator[_Line]:
-    in_colour = reporter.config.get_terminal_writer().hasmarkup
-    for status, letter in _STATUSES.items():
-        for report in reporter.stats.get(status, ()) if letter in reporter.reportchars else ():
-            if message := getattr(report, ONE_LINE, None):
-                node = _from_here(report.nodeid, reporter.config)
-                word = _word(report, reporter.config)
-                # The words of a subtest say which one it is.
-                which = "" if word in _WORDS else f"{word} "
-                test = node.partition("::")[2] or node
-                columns = width_of(f"{word} {node} - {message}")
-                if in_colour:
-                    # pytest cannot tell the width of a name with marks of colour, takes it for -1, and cuts later.
-                    columns = width_of(f" - {message}") - 1
-                yield _Line(printable(f"{which}{node}"), printable(f"{which}{test}"), message, columns)
+    for report in _ours(reporter):
+        message = getattr(report, ONE_LINE)
+        node = _from_here(report.nodeid, reporter.config)
+        word = _word(report, reporter.config)
+        # The words of a subtest say which one it is.
+        which = "" if word in _WORDS else f"{word} "
+        test = node.partition("::")[2] or node
+        columns = width_of(f"{word} {node} - {message}")
+        yield _Line(printable(f"{which}{node}"), printable(f"{which}{test}"), message, columns)
 
 
 def _from_here(nodeid: str, config: pytest.Config) -> str:
