@@ -69,7 +69,7 @@ OPEN = {
     "history/since.py": ("facts of an environment, whatever their type", "versions"),
     "limits/asked.py": ("values as the user wrote them", "value written settings"),
     "limits/limit.py": ("the function that reads a value as the user wrote it", "read"),
-    "report/columns.py": ("functions of the rows of any table", "of show bound"),
+    "report/row_columns.py": ("functions of the rows of any table", "of show bound"),
     "report/page/jobs.py": ("the page's JSON", "facts"),
     "report/perfetto.py": ("ids of events as any recording has them", "id"),
 }

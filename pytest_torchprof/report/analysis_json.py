@@ -17,7 +17,8 @@ from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.report.columns import COLUMNS, Among, json_values
+from pytest_torchprof.report.columns import COLUMNS
+from pytest_torchprof.report.row_columns import Among, json_values
 from pytest_torchprof.trace.graph_annotations import WITHOUT
 
 if TYPE_CHECKING:

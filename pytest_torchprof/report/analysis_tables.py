@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_torchprof.analysis import tables
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.report.columns import COLUMNS, among, terminal_columns
+from pytest_torchprof.report.columns import COLUMNS, among
+from pytest_torchprof.report.row_columns import terminal_columns
 from pytest_torchprof.text import and_more, counted, printable, show_us, wrapped
 from pytest_torchprof.text.tables import cells, headed, marked_up, terminal_width
 

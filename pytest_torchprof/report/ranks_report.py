@@ -13,8 +13,8 @@ from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.report.analysis_json import finding_values
-from pytest_torchprof.report.columns import Among, RowColumn, json_values, terminal_columns
 from pytest_torchprof.report.findings_text import FIRST_FINDINGS, first_findings, in_the_list, next_text
+from pytest_torchprof.report.row_columns import Among, RowColumn, json_values, terminal_columns
 from pytest_torchprof.text import (
     counted,
     first_of,

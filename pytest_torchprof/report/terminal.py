@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from pytest_torchprof.limits import HOLDS, NOT_MEASURED
-from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
+from pytest_torchprof.report.columns import CALLS, TESTS
 from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.report.result import NOTHING_COMPARED
+from pytest_torchprof.report.row_columns import Among, terminal_columns
 from pytest_torchprof.text import (
     and_more,
     broken,

@@ -27,7 +27,7 @@ _MOST = 10
 
 
 def cut_in_colour(reporter: Any) -> None:
-    """Cut the messages of our failures, in the short summary that is to come, where it would be wider than the terminal.
+    """Cut the messages of our failures in the short summary that is to come, where the terminal ends.
 
     pytest cannot tell the width of a name with marks of colour, takes it for -1, and cuts too late.
     """

@@ -13,7 +13,6 @@ from pytest_torchprof.analysis.rank_parts import named_part
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.report.columns import Among, page_columns
 from pytest_torchprof.report.page.tables import as_table
 from pytest_torchprof.report.ranks_report import (
     COLLECTIVES,
@@ -23,12 +22,13 @@ from pytest_torchprof.report.ranks_report import (
     rank_columns,
     rows_of,
 )
+from pytest_torchprof.report.row_columns import Among, page_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
-    from pytest_torchprof.report.columns import RowColumn
+    from pytest_torchprof.report.row_columns import RowColumn
 
 _MOST_DRAWN: Final = 400
 """How many collectives of a step, the longest ones, are drawn with each rank's part."""

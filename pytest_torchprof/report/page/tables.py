@@ -9,14 +9,15 @@ from msgspec.structs import asdict
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.kernels.names import without_index
-from pytest_torchprof.report.columns import CALLS, COLUMNS, Among, page_columns
+from pytest_torchprof.report.columns import CALLS, COLUMNS
+from pytest_torchprof.report.row_columns import Among, page_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.report.columns import RowColumn
     from pytest_torchprof.report.result import KernelCalls
+    from pytest_torchprof.report.row_columns import RowColumn
 
 Table = dict[str, Any]
 """``columns``: key, title and unit of a row's cells, without a title below its name; ``rows``: the cells.

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final, Literal
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
 from pytest_torchprof.compare.number_words import show_factor
-from pytest_torchprof.report.columns import TESTS, Among
+from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import SHOWN, VERDICTS
+from pytest_torchprof.report.row_columns import Among
 
 if TYPE_CHECKING:
     from collections import Counter
