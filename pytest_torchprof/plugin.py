@@ -359,6 +359,10 @@ def pytest_runtest_makereport(
 
         end_on_all_ranks(state, report, item)
     passed = report.passed and not hasattr(report, "wasxfail")
+    if state is not None and not passed and (results := state.results_of(nodeid_of(item))):
+        from pytest_torchprof.testing.reported import renew_properties
+
+        renew_properties(report, item, results)
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when != "teardown" or state is None:
         return report

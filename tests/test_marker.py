@@ -479,10 +479,11 @@ def test_it(measured):
 """
 
 
-def test_a_marker_that_is_added_after_a_fixture_measured_is_too_late_and_no_pass(run_tests):
-    result = run_tests(AFTER_A_FIXTURE)
+def test_a_marker_that_is_added_after_a_fixture_measured_is_too_late_and_no_pass(run_tests, pytester):
+    result = run_tests(AFTER_A_FIXTURE, "--junitxml=junit.xml")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*[[]late-marker]*"])
+    assert 'name="torchprof.outcome" value="not measured"' in (pytester.path / "junit.xml").read_text()
 
 
 def test_a_marker_that_is_added_in_the_body_is_too_late_and_no_pass(run_tests):

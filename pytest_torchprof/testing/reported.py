@@ -14,8 +14,11 @@ from pytest_torchprof.testing.judging import judge
 from pytest_torchprof.testing.results import below_root
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pytest
 
+    from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.test_run import TestRun
 
 
@@ -23,7 +26,7 @@ def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseExce
     """Let no measurement of a test pass in whose phases or subtests pytest counts a failure or an error."""
     if problem is None:
         if is_unexpected_pass(report):
-            _end_all(run, report, Ending(by_itself=PassedUnexpectedly(), outcome=Outcome.FAILED))
+            _end_all(run, Ending(by_itself=PassedUnexpectedly(), outcome=Outcome.FAILED))
         return
     if run.in_call:
         # A subtest has a report of its own, and its test goes on: it is judged at its end.
@@ -38,7 +41,7 @@ def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseExce
         # They were taken before or after the body, at whose end a test is judged; pytest reports the error already.
         with suppress(Exception, *ENDS):
             judge(run, problem, in_fixture=in_fixture)
-    _end_all(run, report, failed_by(problem, in_fixture=in_fixture), whatever_failed=is_unmeasured)
+    _end_all(run, failed_by(problem, in_fixture=in_fixture), whatever_failed=is_unmeasured)
 
 
 def _ended_unmeasured(run: TestRun) -> bool:
@@ -53,14 +56,18 @@ def is_unexpected_pass(report: pytest.TestReport) -> bool:
     return str(report.longrepr or "").startswith("[XPASS(strict)]")
 
 
-def _end_all(run: TestRun, report: pytest.TestReport, ended: Ending, *, whatever_failed: bool = False) -> None:
+def _end_all(run: TestRun, ended: Ending, *, whatever_failed: bool = False) -> None:
     """Give all measurements of a test its own end, where none of them failed by itself, or ``whatever_failed``."""
     test = run.test
     failed = any(result.outcome.is_failure for result in test.state.results_of(test.nodeid))
     if ended.by_itself is None or (failed and not whatever_failed):
         return
     more = {"reason": ended.reason, "culprit": below_root(test, [ended.raised_at])}
-    for changed in test.state.overrule(test.nodeid, ended.outcome, ended.by_itself, **more):
-        renewed = dict(properties(changed))
-        test.properties[:] = [(name, renewed.get(name, value)) for name, value in test.properties]
-    report.user_properties = list(test.properties)
+    test.state.overrule(test.nodeid, ended.outcome, ended.by_itself, **more)
+
+
+def renew_properties(report: pytest.TestReport, item: pytest.Item, results: Iterable[Result]) -> None:
+    """Let JUnit's properties of a test say how it came out at last: by its report, or on another rank."""
+    renewed = {name: value for result in results for name, value in properties(result)}
+    item.user_properties[:] = [(name, renewed.get(name, value)) for name, value in item.user_properties]
+    report.user_properties = list(item.user_properties)

@@ -220,11 +220,10 @@ class RunState(Struct, kw_only=True):
             if result.outcome in (Outcome.FAILED, Outcome.ERROR):
                 self.add(replace(result, outcome=Outcome.XFAILED))
 
-    def overrule(self, nodeid: str, outcome: Outcome, account: AnyAccount, **more: Any) -> tuple[Result, ...]:
-        """Give the measurements of a test an outcome and its account, with ``more`` fields; return their results."""
+    def overrule(self, nodeid: str, outcome: Outcome, account: AnyAccount, **more: Any) -> None:
+        """Give the measurements of a test an outcome and its account, with ``more`` fields."""
         for result in self.results_of(nodeid):
             self.add(replace(result, outcome=outcome, account=(account,), **more))
-        return self.results_of(nodeid)
 
     def leave_baseline(self, nodeid: str) -> None:
         """Take note that a test has not passed in all phases, and writes no baseline."""
