@@ -64,10 +64,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("asked", REFUSED.values(), ids=REFUSED)
-def test_what_was_refused_and_was_caught_is_not_measured(run_tests, asked):
+def test_what_was_refused_and_was_caught_fails_the_test(run_tests, asked):
     result = run_tests(TEST.format(catching=CATCHING["suppress"], question=asked), "-vv")
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["*not measured*"])
+    result.stdout.fnmatch_lines(["*not measured*", "test_it*::test_it* error"])
 
 
 SKIPPING = """
