@@ -8,7 +8,7 @@ from functools import cache
 from itertools import count, islice, repeat
 from operator import add
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 import msgspec
 from msgspec import Struct, defstruct
@@ -56,6 +56,8 @@ class Kinds(NamedTuple):
     stamps: str
     all_args: bool
     """Whether graphs and collectives are read; without it, decoding them is an error."""
+    any_category: bool
+    """Whether events of any category are read; without it, decoding one that is not `_USUAL` is an error."""
     event: type[Struct]
     other: type[Struct]
     """Any event that is not complete; its ``label`` is the name of an instant, and the category of other events."""
@@ -100,29 +102,35 @@ _LEFT_OUT = {
 }
 """Categories of kineto that are not the GPU's work, although some name a stream (kineto's ActivityType.cpp)."""
 
+_USUAL = (*ROLES, *_LEFT_OUT, *map(str.capitalize, (*ROLES, *_LEFT_OUT)))
+"""The categories of which msgspec makes no text: it returns the one that stands here, for each event the same."""
+_LAUNCH_ARROWS = ("ac2g", "async", "async_cpu_to_gpu", "async_gpu")
+"""Categories of arrows from a launch to its work, which nothing uses: correlation ids say the same."""
+
 # The phases of Chrome's trace format; of these kineto writes s, t, f (arrows), i (instants), M (names), C (counters).
 _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 
 
 @cache
-def kinds(stamps: str, *, all_args: bool) -> Kinds:
+def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
     """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
     stamp, args = _stamp(stamps), AllArgs if all_args else FewArgs
+    category: Any = str if any_category else Literal[_USUAL]
     event = defstruct(
         "Event",
         [
-            *(("cat", str), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
+            *(("cat", category), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
             *(("ts", stamp), ("dur", stamp), ("args", args, args())),
         ],
         tag_field="ph",
         tag="X",
         gc=False,
     )
-    others = _others(stamps)
+    others = _others(stamps, any_category=any_category)
     union: Any = Union[event, *others.values()]
     decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
     other, start, finish, instant, counter = (others[phase] for phase in "MsfiC")
-    return Kinds(stamps, all_args, event, other, start, finish, instant, counter, *decoders)
+    return Kinds(stamps, all_args, any_category, event, other, start, finish, instant, counter, *decoders)
 
 
 _IDENTITY: Any = Whole | str
@@ -137,11 +145,14 @@ def _stamp(stamps: str) -> Any:
 
 
 @cache
-def _others(stamps: str) -> Mapping[str, type[Struct]]:
+def _others(stamps: str, *, any_category: bool) -> Mapping[str, type[Struct]]:
     """Return the types of events that are not complete, by phase."""
     stamp, identity = _stamp(stamps), _IDENTITY
     label: Any = ("label", str, "")
     arrow = [label, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
+    if not any_category:
+        # Three of ten events are such arrows.
+        arrow = [("label", Literal[_LAUNCH_ARROWS], "")]
     instant = [label, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
     more = {"s": arrow, "f": arrow, "i": instant, "C": [label, ("name", str, "")]}
     return {
@@ -247,7 +258,7 @@ class Columns:
     def __init__(self) -> None:
         self.events = 0
         self._weight = 0
-        self.types = kinds(WHOLE, all_args=False)
+        self.types = kinds(WHOLE, all_args=False, any_category=False)
         """How the events so far were read."""
         self.names = _numbering()
         self.threads = _Threads()
