@@ -152,8 +152,8 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
     work = analysis.gpu_work
     innermost = trace.around_calls
     around, copies = {i: innermost[i] for i in work.blocking}, work.waiting_copies
-    asked = {op: analysis.launching.called_operator(op) for op in {*around.values(), *copies.values()}}
-    return around, copies, asked
+    ops = [*{*around.values(), *copies.values()}]
+    return around, copies, dict(zip(ops, analysis.launching.called_operators(ops), strict=True))
 
 
 @once
