@@ -131,11 +131,14 @@ class GpuWork:
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
         if not len(trace.ops):
             return frozenset(self.gpu_ops)
+        if not graphs and ABSENT not in call_of:
+            return frozenset()
         return frozenset(i for i in self.gpu_ops if call_of[i] < 0 or named[call_of[i]] in graphs)
 
     def operator_known(self, group: Group) -> bool:
         """Return whether it is known which operator launched each of these kernels, or that no operator did."""
-        return self.without_known_operator.isdisjoint(group.members)
+        unknown = self.without_known_operator
+        return not unknown or unknown.isdisjoint(group.members)
 
     @cached_property
     def variants(self) -> KernelVariants:

@@ -108,7 +108,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         within=within,
         within_too=within_too,
         source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
-        events=Events(gaps=tuple(gaps.triples())),
+        events=Events(idled=(gaps.starts, gaps.ends, gaps.before)),
         set_up_us=set_up_us,
         compiled=2 * late_us(analysis, _compiled_times(analysis.trace)) >= waited,
         stacks=len(analysis.trace.frames) > 0,
@@ -220,7 +220,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         within=within,
         within_too=within_too,
         source=source_of_times(work, zip(late.before, lengths, strict=True)),
-        events=Events(gaps=tuple(late.triples())),
+        events=Events(idled=(late.starts, late.ends, late.before)),
         saves_us=saves_us,
     )
 
