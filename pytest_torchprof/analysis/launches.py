@@ -111,6 +111,10 @@ class Launching:
         """Return the names of the ranges around and including the operator, outermost first."""
         return self._chains.of(op)
 
+    def chains(self, ops: Iterable[int]) -> list[tuple[str, ...]]:
+        """Return for each operator the names of the ranges around and including it, as `chain` does."""
+        return self._chains.of_each(ops)
+
     def one_of_each_chain(self, gpu_ops: Sequence[int]) -> Iterable[int]:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
         unsure = self._trace.captured.unsure

@@ -180,8 +180,8 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     for op, towards in copied:
         directions[op] = directions.get(op, _NOWHERE) | {towards}
     # Thousands of operators share a few chains.
-    cause, chain = cache(_cause), analysis.launching.chain
-    return {op: cause(chain(op), directions.get(op, _NOWHERE)) for op in ops}
+    cause, chains = cache(_cause), analysis.launching.chains(ops)
+    return {op: cause(chain, directions.get(op, _NOWHERE)) for op, chain in zip(ops, chains, strict=True)}
 
 
 def _cause(chain: tuple[str, ...], directions: frozenset[str | None]) -> WaitedFor:

@@ -273,8 +273,7 @@ class Nesting:
         # The innermost open range, and its end.
         holder, depth, deepest = ABSENT, 0, self.depth
         until: float = _NEVER
-        for i, start in zip(order, starts, strict=True):
-            end = ends[i]
+        for i, start, end in zip(order, starts, map(ends.__getitem__, order), strict=True):
             # A range without a length may lie on the border of its holder; any other must end before its holder does.
             while until < start or (until <= start and end > until):
                 holder = parent[holder]
@@ -319,11 +318,11 @@ class Nesting:
                     place = bisect_right(starts, start, near - _NEAR)
             latest = start
             holder = order[place - 1] if place else ABSENT
-            least = until[call] - _CUT_NS
-            if least < start:  # noqa: PLR1730 - at half the cost of max
-                least = start
-            while holder >= 0 and ends[holder] < least:
-                holder = parent[holder]
+            end = until[call]
+            if holder >= 0 and ends[holder] < end:
+                least = max(end - _CUT_NS, start)
+                while holder >= 0 and ends[holder] < least:
+                    holder = parent[holder]
             innermost.append(holder)
         return innermost
 
