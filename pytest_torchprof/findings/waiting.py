@@ -118,8 +118,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 
 def _gap_around_us(work: GpuWork, since: int, until: int) -> float:
     """Return for how long a device idled around a wait, which ends when the launch of the next operation returns."""
-    around = (end - start for idle in work.idle.values() for start, end in idle if start <= since and until <= end)
-    return max(around, default=until - since) / 1000
+    around = [idle.around(since, until) for idle in work.idle.values()]
+    return max((end - start for start, end in filter(None, around)), default=until - since) / 1000
 
 
 def launching_ns(analysis: Analysis) -> int:

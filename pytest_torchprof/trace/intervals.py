@@ -32,6 +32,11 @@ class Spans(Struct, frozen=True):
         """Yield (start, end) of each."""
         return zip(self.starts, self.ends, strict=True)
 
+    def around(self, since: int, until: int) -> tuple[int, int] | None:
+        """Return the range that holds this time from beginning to end; None without one."""
+        place = bisect_right(self.starts, since) - 1
+        return (self.starts[place], self.ends[place]) if place >= 0 and until <= self.ends[place] else None
+
 
 def span(start: int, end: int) -> Spans:
     """Return one range."""
