@@ -405,6 +405,11 @@ class GpuWork:
         return {call_of[i]: op_of[i] for i in copies if call_of[i] not in blocking}
 
     @cached_property
+    def waits(self) -> Spans:
+        """When the CPU waited in the steps: in these blocking calls and copies."""
+        return intervals.of(self.trace.calls, [*self.blocking, *self.waiting_copies])
+
+    @cached_property
     def waiting_copies_of(self) -> dict[int, list[int]]:
         """The calls of these copies of each operator; those without one aside."""
         copies: dict[int, list[int]] = defaultdict(list)

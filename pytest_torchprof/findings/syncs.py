@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import cache
 from operator import sub
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.steps import once
-from pytest_torchprof.findings.catalogue.syncs import ImplicitSync, SyncOverLittleWork
+from pytest_torchprof.findings.catalogue.syncs import ImplicitSync, SyncOverLittleWork, WaitedFor
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
 from pytest_torchprof.findings.places import source_of_calls
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.findings.catalogue.syncs import WaitedFor
-
-_Key = TypeVar("_Key")
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
@@ -91,16 +88,17 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     members = [i for i, _, _ in waiting]
     starts, ends = list(map(calls.start.__getitem__, members)), list(map(calls.end.__getitem__, members))
     took_ns = list(map(sub, ends, starts))
-    idled_ns = list(map(sub, took_ns, work.worked_ns(starts, ends)))
-    of_name, of_cause = _positions(name for _, _, name in waiting), _positions(cause_of[op] for _, op, _ in waiting)
-    spent = {name: sum([took_ns[at] for at in members]) / 1000 for name, members in of_name.items()}
-    causes = Counter({cause: sum([took_ns[at] for at in members]) for cause, members in of_cause.items()})
-    idled = {cause: sum([idled_ns[at] for at in members]) for cause, members in of_cause.items()}
-    waits = {
-        name: [i for i, op, _ in map(waiting.__getitem__, members) if i in around or op not in synchronized]
-        for name, members in of_name.items()
-    }
-    order = sorted((name for name in waits if waits[name]), key=lambda name: (-spent[name], name))
+    spent_ns, causes, idled = Counter[str](), Counter[WaitedFor](), Counter[WaitedFor]()
+    waits: dict[str, list[int]] = defaultdict(list)
+    for (i, op, name), took, worked in zip(waiting, took_ns, work.worked_ns(starts, ends), strict=True):
+        cause = cause_of[op]
+        spent_ns[name] += took
+        causes[cause] += took
+        idled[cause] += took - worked
+        if i in around or op not in synchronized:
+            waits[name].append(i)
+    spent = {name: ns / 1000 for name, ns in spent_ns.items()}
+    order = sorted(waits, key=lambda name: (-spent[name], name))
     waited = waits_in_operators(analysis)
     total = sum(spent.values())
     held = held_on_gpu(analysis)
@@ -137,14 +135,6 @@ def _longer_calls(analysis: Analysis, waits: Iterable[int]) -> Iterator[int]:
         yield copy if copy != i and end[copy] - start[copy] > end[i] - start[i] else i
 
 
-def _positions(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
-    """Return at which positions each key stands, in the order in which they first do."""
-    positions: dict[_Key, list[int]] = defaultdict(list)
-    for at, key in enumerate(keys):
-        positions[key].append(at)
-    return positions
-
-
 @once
 def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
     """Return the blocking calls and those of copies, each with its operator, and the operators the program called."""
@@ -161,6 +151,8 @@ def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when the CPU waited in calls that operators made: the program did not ask for them."""
     around, copies, asked = _waits_and_operators(analysis)
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    if len(waited) == len(around) + len(copies):
+        return analysis.gpu_work.waits
     return intervals.of(analysis.trace.calls, waited)
 
 

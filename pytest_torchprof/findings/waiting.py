@@ -129,13 +129,14 @@ def launching_ns(analysis: Analysis) -> int:
     which belongs to the cold start; loading of data; the profiler's own buffers; and time without any event.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    waits = [*trace.blocking, *work.waiting_copies]
-    aside = (work.set_up.spans, work.profilers_own, loading_times(trace), silent_times(analysis))
-    starts, ends = intervals.columns_of(aside)
-    starts += [calls.start[i] for i in waits]
-    ends += [calls.end[i] for i in waits]
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    return intervals.length_without(steps, starts, ends)
+    once = intervals.union_of([work.set_up.spans, work.profilers_own, loading_times(trace)])
+    waits = intervals.of(calls, [*trace.blocking, *work.waiting_copies])
+    # A wait is an event: only the others may lie in time without any.
+    silent = intervals.within(silent_times(analysis), steps)
+    silent_ns = intervals.length(silent) - intervals.length(intervals.within(silent, once))
+    aside = intervals.within(intervals.union_of([waits, once]) if once else waits, steps)
+    return intervals.length(steps) - silent_ns - intervals.length(aside)
 
 
 def _compiled_times(trace: Trace) -> Spans:
@@ -291,9 +292,7 @@ def after_waits_ns(analysis: Analysis) -> int:
 
     A call that began in a gap did not make it: the GPU had run dry before.
     """
-    calls, late = analysis.trace.calls, _late_gaps(analysis)
-    waiting = [*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies]
-    waits = intervals.of(calls, waiting)
+    waits, late = analysis.gpu_work.waits, _late_gaps(analysis)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]

@@ -115,12 +115,6 @@ def outside(these: Spans) -> Spans:
     return Spans([-_FOREVER, *these.ends], [*these.starts, _FOREVER])
 
 
-def length_without(these: Spans, starts: list[int], ends: list[int]) -> int:
-    """Return the length of these ranges without those with these starts and ends, which may overlap, in any order."""
-    left = outside(these)
-    return 2 * _FOREVER - covered_length(sorted([*left.starts, *starts]), sorted([*left.ends, *ends]))
-
-
 def passed(column: Sequence[int], instants: Iterable[int]) -> list[int]:
     """Return for each instant how many of the column's come before it or with it; both are in order.
 
