@@ -45,7 +45,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
@@ -102,7 +102,7 @@ _LEFT_OUT = {
 }
 """Categories of kineto that are not the GPU's work, although some name a stream (kineto's ActivityType.cpp)."""
 
-_USUAL = (*ROLES, *_LEFT_OUT, *map(str.capitalize, (*ROLES, *_LEFT_OUT)))
+_USUAL = frozenset((*ROLES, *_LEFT_OUT, *map(str.capitalize, (*ROLES, *_LEFT_OUT))))
 """The categories of which msgspec makes no text: it returns the one that stands here, for each event the same."""
 _LAUNCH_ARROWS = ("ac2g", "async", "async_cpu_to_gpu", "async_gpu")
 """Categories of arrows from a launch to its work, which nothing uses: correlation ids say the same."""
@@ -115,7 +115,7 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
     """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
     stamp, args = _stamp(stamps), AllArgs if all_args else FewArgs
-    category: Any = str if any_category else Literal[_USUAL]
+    category: Any = str if any_category else Literal[*_USUAL]
     event = defstruct(
         "Event",
         [
@@ -223,24 +223,27 @@ class _Threads:
 
 
 class _Roles:
-    """Sorts events by role, those of unknown work aside."""
+    """Sorts events by role, in the order of the file; those of unknown work aside."""
 
     def __init__(self) -> None:
         self.events: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
-        self.unknown: Counter[str] = Counter()
+        self.of_category: dict[str, list[Any]] = {}
+        """The list for the events of each category; categories of one role share it."""
 
-    def taker(self, category: str) -> Callable[[Any], None]:
-        """Return the function that takes an event of this category, and keeps it under its role."""
-        role, known = ROLES.get(category.lower()), category.lower() in _LEFT_OUT
-        return _nowhere if known else self._count if role is None else self.events[role].append
+    def begin(self, category: str) -> list[Any]:
+        """Return the list for events of a category of which this is the first one."""
+        role = ROLES.get(category.lower())
+        members = self.of_category[category] = [] if role is None else self.events[role]
+        return members
 
-    def _count(self, event: Any) -> None:
-        if event.args.stream is not None:
-            self.unknown[event.cat] += 1
-
-
-def _nowhere(_: Any) -> None:
-    """Drop an event that nothing uses."""
+    @property
+    def unknown(self) -> Counter[str]:
+        """How many events of each unknown category ran on a stream."""
+        others = self.of_category.keys() - _USUAL
+        unknown = {category for category in others if category.lower() not in ROLES.keys() | _LEFT_OUT}
+        return Counter(
+            event.cat for category in unknown for event in self.of_category[category] if event.args.stream is not None
+        )
 
 
 def _sizes(args: Iterable[Any]) -> list[int]:
@@ -297,14 +300,13 @@ class Columns:
         complete: Any = types.event
         counter: Any = types.counter
         roles, others, counters = _Roles(), [], set()
-        takers: dict[str, Callable[[Any], None]] = {}
+        of_category = roles.of_category
         for event in events:
             if type(event) is complete:
                 try:
-                    take = takers[event.cat]
+                    of_category[event.cat].append(event)
                 except KeyError:
-                    take = takers[event.cat] = roles.taker(event.cat)
-                take(event)
+                    roles.begin(event.cat).append(event)
             elif event.label in _KEPT:
                 others.append(event)
             elif type(event) is counter:
@@ -314,7 +316,7 @@ class Columns:
         self._fold_others(others, types, stamps)
         self.count(len(events))
         self.unknown += roles.unknown
-        self.samples_hardware |= _SAMPLES in takers or any(map(_is_of_hardware, counters))
+        self.samples_hardware |= _SAMPLES in of_category or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
         for role, (start, took) in times.items():
             part = self._parts[role]
