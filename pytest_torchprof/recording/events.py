@@ -239,8 +239,8 @@ class _Roles:
     @property
     def unknown(self) -> Counter[str]:
         """How many events of each unknown category ran on a stream."""
-        others = self.of_category.keys() - _USUAL
-        unknown = {category for category in others if category.lower() not in ROLES.keys() | _LEFT_OUT}
+        others = [category for category in self.of_category if category not in _USUAL]
+        unknown = [category for category in others if category.lower() not in ROLES.keys() | _LEFT_OUT]
         return Counter(
             event.cat for category in unknown for event in self.of_category[category] if event.args.stream is not None
         )
