@@ -146,6 +146,9 @@ def _compiled_times(trace: Trace) -> Spans:
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     work = analysis.gpu_work
+    # It computes no longer than it is busy, but for what sums are rounded by.
+    if work.busy_share < at[COMPUTING] * (1 - 1e-9):
+        return
     kind, talking = analysis.trace.gpu.kind, work.communication
     computing = [
         work.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in work.by_device.values()
