@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.steps import once
-from pytest_torchprof.findings.catalogue.syncs import ImplicitSync, SyncOverLittleWork, WaitedFor
+from pytest_torchprof.findings.catalogue.syncs import ImplicitSync, SyncOverLittleWork
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
 from pytest_torchprof.findings.places import source_of_calls
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings.catalogue.syncs import WaitedFor
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
@@ -88,19 +89,21 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     members = [i for i, _, _ in waiting]
     starts, ends = list(map(calls.start.__getitem__, members)), list(map(calls.end.__getitem__, members))
     took_ns = list(map(sub, ends, starts))
-    spent_ns, causes, idled = Counter[str](), Counter[WaitedFor](), Counter[WaitedFor]()
+    spent_ns: dict[str, int] = defaultdict(int)
+    took_by: dict[WaitedFor, int] = defaultdict(int)
+    idled: dict[WaitedFor, int] = defaultdict(int)
     waits: dict[str, list[int]] = defaultdict(list)
     for (i, op, name), took, worked in zip(waiting, took_ns, work.worked_ns(starts, ends), strict=True):
         cause = cause_of[op]
         spent_ns[name] += took
-        causes[cause] += took
+        took_by[cause] += took
         idled[cause] += took - worked
         if i in around or op not in synchronized:
             waits[name].append(i)
     spent = {name: ns / 1000 for name, ns in spent_ns.items()}
     order = sorted(waits, key=lambda name: (-spent[name], name))
     waited = waits_in_operators(analysis)
-    total = sum(spent.values())
+    total, causes = sum(spent.values()), sorted(took_by, key=lambda cause: -took_by[cause])
     held = held_on_gpu(analysis)
     inside = intervals.within(waited, work.whole)
     idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=Spans())
@@ -116,8 +119,8 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         ops={name: len(waits[name]) for name in order},
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
-        causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
-        causes_idle_us={cause: idled[cause] / 1000 for cause, _ in causes.most_common()},
+        causes_us={cause: took_by[cause] / 1000 for cause in causes},
+        causes_idle_us={cause: idled[cause] / 1000 for cause in causes},
         source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
         events=Events(calls=tuple(_longer_calls(analysis, [i for name in order for i in waits[name]]))),
         # While the CPU waits for a busy GPU nothing is lost, and the GPU's own waits cannot be gained.
