@@ -77,10 +77,10 @@ def test_the_coverage_before_instants_counts_the_moments_before_each(spans, inst
     assert intervals.Coverage(spans).ns_before(instants) == counted
 
 
-@given(either, overlapping)
-def test_a_length_is_told_without_ranges_that_overlap_in_any_order(these, others):
-    starts, ends = [start for start, _ in others], [end for _, end in others]
-    assert intervals.length_without(these, starts, ends) == len(moments(these) - moments(others))
+@given(either, st.integers(-5, 400), st.integers(0, 20))
+def test_the_range_around_a_time_holds_all_of_it(spans, since, length):
+    holding = [(start, end) for start, end in spans if start <= since and since + length <= end]
+    assert spans.around(since, since + length) == next(iter(holding), None)
 
 
 @given(st.lists(st.integers(0, 60)).map(sorted), st.lists(st.integers(0, 60)).map(sorted))

@@ -31,12 +31,19 @@ class CpuBlocks(Struct, frozen=True, kw_only=True):
     """ABSENT, and the range with which each block ended; of several that ended together the longest."""
 
 
+def _calls_of_their_own(trace: Trace) -> Sequence[int]:
+    """Return the calls that no operator holds from beginning to end: those that one does neither open nor close any."""
+    ends, until = trace.calls.end, trace.ops.end
+    return [i for i, op in enumerate(trace.around_calls) if op < 0 or until[op] < ends[i]]
+
+
 def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
     """Return the blocks of a recording; ``outermost`` are the operators that no other one holds."""
     ops, notes, calls = trace.ops, trace.annotations, trace.calls
     kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
+    alone = _calls_of_their_own(trace)
     starts, ends, named = (
-        [*[column[i] for i in outermost], *[noted[i] for i in kept], *called]
+        [*[column[i] for i in outermost], *[noted[i] for i in kept], *[called[i] for i in alone]]
         for column, noted, called in (
             (ops.start, notes.start, calls.start),
             (ops.end, notes.end, calls.end),

@@ -131,11 +131,14 @@ class GpuWork:
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
         if not len(trace.ops):
             return frozenset(self.gpu_ops)
+        if not graphs and ABSENT not in call_of:
+            return frozenset()
         return frozenset(i for i in self.gpu_ops if call_of[i] < 0 or named[call_of[i]] in graphs)
 
     def operator_known(self, group: Group) -> bool:
         """Return whether it is known which operator launched each of these kernels, or that no operator did."""
-        return self.without_known_operator.isdisjoint(group.members)
+        unknown = self.without_known_operator
+        return not unknown or unknown.isdisjoint(group.members)
 
     @cached_property
     def variants(self) -> KernelVariants:
@@ -400,6 +403,11 @@ class GpuWork:
         call_of, op_of, blocking = self.trace.links.call_of, self.launching.op_of, {*self.trace.blocking}
         copies = waiting_copies(self.trace, self.copies)
         return {call_of[i]: op_of[i] for i in copies if call_of[i] not in blocking}
+
+    @cached_property
+    def waits(self) -> Spans:
+        """When the CPU waited in the steps: in these blocking calls and copies."""
+        return intervals.of(self.trace.calls, [*self.blocking, *self.waiting_copies])
 
     @cached_property
     def waiting_copies_of(self) -> dict[int, list[int]]:

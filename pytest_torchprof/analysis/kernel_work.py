@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.kernels.names.kernelname import PRODUCTS
@@ -18,7 +19,7 @@ from pytest_torchprof.kernels.operand_work import (
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.trace import Trace
@@ -62,7 +63,7 @@ class KernelVariants:
             for variant, kernels in self.kernels.items()
             if variant[0] in working and variant[1] in with_formula
         }
-        launched = Counter(op_of[i] for kernels in in_question.values() for i in kernels)
+        launched = Counter(map(op_of.__getitem__, chain.from_iterable(in_question.values())))
         works = {}
         for (name, op, inputs), kernels in in_question.items():
             if max(map(launched.__getitem__, map(op_of.__getitem__, kernels))) > 1 or self._any_helps(kernels):
@@ -73,7 +74,7 @@ class KernelVariants:
                 works[name, op, inputs] = work_of(names[op], types, shapes, strides, launching.settings(inputs))
         return works
 
-    def _any_helps(self, kernels: Iterable[int]) -> bool:
+    def _any_helps(self, kernels: Sequence[int]) -> bool:
         """Return whether one of a variant's kernels only helps a product, which the ranges around its launch tell."""
         launching = self._launching
         return any(launching.decoded(i).helper is not None for i in launching.one_of_each_chain(kernels))

@@ -111,10 +111,15 @@ class Launching:
         """Return the names of the ranges around and including the operator, outermost first."""
         return self._chains.of(op)
 
-    def one_of_each_chain(self, gpu_ops: Iterable[int]) -> Iterable[int]:
+    def chains(self, ops: Iterable[int]) -> list[tuple[str, ...]]:
+        """Return for each operator the names of the ranges around and including it, as `chain` does."""
+        return self._chains.of_each(ops)
+
+    def one_of_each_chain(self, gpu_ops: Sequence[int]) -> Iterable[int]:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
-        op_of, unsure = self.op_of, self._trace.captured.unsure
-        return {(self._chains.number(op_of[i]), i in unsure): i for i in gpu_ops}.values()
+        unsure = self._trace.captured.unsure
+        chains = self._chains.numbers(map(self.op_of.__getitem__, gpu_ops))
+        return dict(zip(zip(chains, map(unsure.__contains__, gpu_ops), strict=True), gpu_ops, strict=True)).values()
 
     def op_name(self, op: int) -> str | None:
         """Return the operator's name, None for none and for a region of compiled code."""
@@ -132,11 +137,16 @@ class Launching:
 
     def called_operator(self, op: int) -> str | None:
         """Return what the program called: the outermost aten operator around an operator, else the operator itself."""
-        number = self._chains.number(op)
-        if number not in self._called:
-            outermost = next((name for name in self._chains.of(op) if name.startswith("aten::")), None)
-            self._called[number] = outermost or self.op_name(op)
-        return self._called[number]
+        return self.called_operators((op,))[0]
+
+    def called_operators(self, ops: Sequence[int]) -> list[str | None]:
+        """Return for each operator what the program called, as `called_operator` does."""
+        chains, called = self._chains.numbers(ops), self._called
+        for number, op in dict(zip(chains, ops, strict=True)).items():
+            if number not in called:
+                outermost = next((name for name in self._chains.of(op) if name.startswith("aten::")), None)
+                called[number] = outermost or self.op_name(op)
+        return list(map(called.__getitem__, chains))
 
     def is_in_graph(self, gpu_op: int) -> bool:
         """Return whether the launch of a CUDA graph launched a GPU operation."""

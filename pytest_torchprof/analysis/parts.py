@@ -236,8 +236,11 @@ class StepWork:
 
     @cached_property
     def _calls(self) -> Counter[int]:
-        flush = self._trace.flush
-        return Counter(self._trace.calls.name[i] for i in self._part.calls if i != flush)
+        named, flush = self._trace.calls.name, self._trace.flush
+        calls = Counter(map(named.__getitem__, self._part.calls))
+        if flush is not None and flush in self._part.calls:
+            calls[named[flush]] -= 1
+        return calls
 
     def calls(self, kinds: frozenset[CallKind]) -> int:
         """Return how many calls of the runtime are of these kinds, the profiler's own flush aside."""

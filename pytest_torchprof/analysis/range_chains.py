@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_torchprof.trace import Trace
 
 
@@ -23,19 +25,30 @@ class RangeChains:
         """Return the names of the ranges around and including the operator, outermost first; none for ABSENT."""
         return self._chains[self.number(op)]
 
+    def of_each(self, ops: Iterable[int]) -> list[tuple[str, ...]]:
+        """Return the chains of many operators; equal ones are one object."""
+        return list(map(self._chains.__getitem__, self.numbers(ops)))
+
     def number(self, op: int) -> int:
         """Return the number of the operator's chain, which is that of all that are equal."""
-        chain_of = self._chain_of
-        if op in chain_of:
-            return chain_of[op]
-        named, parent, above = self._trace.ops.name, self._trace.nesting.parent, [op]
-        while (op := parent[op]) not in chain_of:
-            above.append(op)
-        number, known = chain_of[op], self._longer
-        for member in reversed(above):
-            longer = number, named[member]
-            if longer not in known:
-                known[longer] = len(self._chains)
-                self._chains.append((*self._chains[number], self._trace.names[named[member]]))
-            number = chain_of[member] = known[longer]
-        return number
+        return self._chain_of[op] if op in self._chain_of else self.numbers((op,))[0]
+
+    def numbers(self, ops: Iterable[int]) -> list[int]:
+        """Return for each operator the number of its chain."""
+        named, parent, chain_of, known = self._trace.ops.name, self._trace.nesting.parent, self._chain_of, self._longer
+        numbers: list[int] = []
+        for op in ops:
+            if op not in chain_of:
+                above, holder = [op], parent[op]
+                while holder not in chain_of:
+                    above.append(holder)
+                    holder = parent[holder]
+                number = chain_of[holder]
+                for member in reversed(above):
+                    longer = number, named[member]
+                    if longer not in known:
+                        known[longer] = len(self._chains)
+                        self._chains.append((*self._chains[number], self._trace.names[named[member]]))
+                    number = chain_of[member] = known[longer]
+            numbers.append(chain_of[op])
+        return numbers

@@ -114,9 +114,11 @@ def _silent_times(trace: Trace, silent: Spans, steps: Spans, blocks: CpuBlocks) 
     around = list(_neighbours(silent, steps, blocks))
     busy = _during_overheads(trace, silent)
     between_ns: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for at, (ranges, ns) in enumerate(zip(around, intervals.lengths(silent), strict=True)):
-        if at not in busy:
-            between_ns[ranges].append(ns)
+    gaps: Iterable[tuple[tuple[int, int], int]] = zip(around, intervals.lengths(silent), strict=True)
+    if busy:
+        gaps = (gap for at, gap in enumerate(gaps) if at not in busy)
+    for ranges, ns in gaps:
+        between_ns[ranges].append(ns)
     named: list[str | None] = [*trace.names, None]
     lasted_ns: dict[tuple[str | None, str | None, str | None], list[int]] = defaultdict(list)
     for (after, before), lasted in between_ns.items():

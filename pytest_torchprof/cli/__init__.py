@@ -202,8 +202,11 @@ def sentence(purpose: str) -> str:
     return f"{purpose[0].upper()}{purpose[1:]}."
 
 
-def parser_of(command: str | None = None) -> Parser:
-    """Return the parser of the whole command line, which knows only the arguments of this command."""
+def parser_of(command: str | None = None, *, alone: bool = False) -> Parser:
+    """Return the parser of the whole command line, which knows only the arguments of this command.
+
+    ``alone``: no other command is declared at all, each of which takes as long as to import a module.
+    """
     parser = Parser(
         prog="torchprof", description="Records, judges and compares which GPU kernels ran, by torch.profiler."
     )
@@ -211,6 +214,8 @@ def parser_of(command: str | None = None) -> Parser:
     parser.add_argument("--version", action="store_true", help="print the version, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, purpose in COMMANDS.items():
+        if alone and name != command:
+            continue
         own = commands.add_parser(name, help=purpose, description=sentence(purpose))
         if name == command:
             import_module(f"{__name__}.{name}").add_arguments(own)
@@ -290,7 +295,8 @@ def _run(command: str | None, given: list[str]) -> int:
 def _answer(command: str | None, given: list[str]) -> int:
     if command is not None and command not in COMMANDS:
         raise UsageError(f"there is no command {command!r}; {nearest(command, COMMANDS)}")
-    parser = parser_of(command)
+    # What stands before the command, such as --help, is about all of them.
+    parser = parser_of(command, alone=given[:1] == [command])
     try:
         arguments = parser.parse_args(given)
     except SystemExit:  # argparse has written its help.

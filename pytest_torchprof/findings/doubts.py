@@ -298,9 +298,11 @@ def _slow_across_steps(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
 def _slow_within_a_step(work: GpuWork, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
     """Compare the runs of a kernel on the same recorded operands; without sizes nobody knows which runs are alike."""
     trace, gpu = work.trace, work.trace.gpu
-    least = at[RUNS]
+    least, start, end = at[RUNS], gpu.start, gpu.end
     for group in work.groups:
         if len(group.members) < least or group.time_ns < 1000 * at[RUN_US]:
+            continue
+        if max([end[i] - start[i] for i in group.members]) < 1000 * at[RUN_US]:
             continue
         if work.named[group.name].family in _ITS_OWN_TIME or not work.shapes(group):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence  # noqa: TC003  (the type of a field, which msgspec looks up)
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,13 +23,19 @@ class Events(Struct, frozen=True, kw_only=True):
     ops: tuple[int, ...] = ()
     annotations: tuple[int, ...] = ()
     overheads: tuple[int, ...] = ()
-    gaps: tuple[tuple[int, int, int], ...] = ()
-    """Times in which a device idled: from, to (in ns), and the GPU operation that ended it.
+    idled: tuple[Sequence[int], Sequence[int], Sequence[int]] = ((), (), ())
+    """Times in which a device idled: from, to (in ns), and the GPU operation that ended it, as columns.
 
-    -1 instead of it says that no event of any kind ran meanwhile, on CPU or GPU.
+    -1 instead of it says that no event of any kind ran meanwhile, on CPU or GPU. There may be tens of thousands, which
+    most readers of a finding do not look at.
     """
     chains: tuple[int, ...] = ()
     """Of GPU operations that belong together, how many in a row do; empty where each stands for itself."""
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int, int], ...]:
+        """The times in which a device idled, one by one."""
+        return tuple(zip(*self.idled, strict=True))
 
 
 def events_of_spans(trace: Trace, spans: Iterable[Span]) -> Events:

@@ -346,8 +346,10 @@ def need_known_operations(missing: Reason, replies: Callable[..., Replies[int]],
     def there(analysis: Analysis, *values: float) -> bool:
         *asked, share = values
         answers = replies(analysis, *asked)
+        if not answers.not_known:
+            return True
         undecided_us = analysis.gpu_work.time_us([*answers.yes, *answers.not_known])
-        return not answers.not_known or not undecided_us or undecided_us < share * analysis.gpu_work.kernel_time_us
+        return not undecided_us or undecided_us < share * analysis.gpu_work.kernel_time_us
 
     return Need(missing=missing, there=there, by=by)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from math import prod
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.findings.catalogue.fusible import (
@@ -67,6 +67,7 @@ _BEFORE = 12
 _AFTER = 8
 """A cast and dropout lie between the softmax and the second product."""
 _LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
+_RUNS = re.compile(rb"\x01+")
 _STEP = "Optimizer.step#"
 _ZERO_GRAD = "Optimizer.zero_grad#"
 
@@ -137,10 +138,11 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
         return counted[inputs] if undecided and op >= 0 else counted[inputs] or 0
 
     for ops in work.launched_together:
-        in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
-        for in_question, run in groupby(in_turn, key=itemgetter(0)):
-            members = [i for _, i in run] if in_question else []
-            if len(members) < max(least, 1):
+        # A byte for each kernel, 1 for those in question: of tens of thousands a few stand in long runs.
+        in_question = bytes(map(fusible.__contains__, map(name.__getitem__, ops)))
+        for run in _RUNS.finditer(in_question):
+            members = ops[slice(*run.span())]
+            if len(members) < least:
                 continue
             for (none, *_), alike in groupby(members, key=lambda i: (size(i) == 0, stream[i], process[i])):
                 if not none:
@@ -179,6 +181,9 @@ def _sizes_known(analysis: Analysis, least: float, share: float) -> bool:
     work = analysis.gpu_work
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     untold = [i for i in work.without_known_operator.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
+    by_operators = [group for group in work.groups if group.name in fusible and group.op >= 0]
+    if not untold and all(elements(work.shapes(group)) is not None for group in by_operators):
+        return True
     surely, undecided = (list(_pointwise_chains(analysis, least, undecided=either)) for either in (False, True))
     most_us = saved_us(analysis, undecided) + work.time_us(untold)
     return (surely == undecided and not untold) or most_us < share * work.kernel_time_us
@@ -278,11 +283,12 @@ def _result(analysis: Analysis, gpu_op: int) -> tuple[int, ...] | None:
 def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that only change the layout of images for convolutions."""
     work, names = analysis.gpu_work, analysis.trace.names
-    conversions = [
-        group
-        for group in work.groups
-        if work.named[group.name].helper == LAYOUT_CONVERSION or any(word in names[group.name] for word in _LAYOUTS)
-    ]
+    converting = {
+        name
+        for name, decoded in work.named.items()
+        if decoded.helper == LAYOUT_CONVERSION or any(word in names[name] for word in _LAYOUTS)
+    }
+    conversions = [group for group in work.groups if group.name in converting]
     spent = sum(group.time_ns for group in conversions) / 1000
     if not spent or spent < at[CONVERSION] * work.kernel_time_us:
         return

@@ -6,6 +6,8 @@ from itertools import pairwise
 from operator import le
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
 from pytest_torchprof.findings.evidence import KernelFacts, evidence
@@ -50,25 +52,30 @@ _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 
 def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
-    work = analysis.gpu_work
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    start, end, blocks = gpu.start, gpu.end, gpu.blocks_per_sm
+    # Beside others a kernel fills no less: only those that alone leave room can be part of it.
+    most_ns = sum([end[i] - start[i] for i in work.kernels if 0 <= blocks[i] < _NEARLY_FILLED])
+    if most_ns / 1000 < at[FEW_BLOCKS] * work.kernel_time_us:
+        return
     small = set(_small_grids(analysis).yes)
     partly = [time for time in _partly_filled(analysis) if not small.isdisjoint(time[4])]
     spent_ns = [
-        (end - start) * (len(small.intersection(kernels)) if len(kernels) > 1 else 1)
-        for _, start, end, _, kernels in partly
+        (until - begin) * (len(small.intersection(kernels)) if len(kernels) > 1 else 1)
+        for _, begin, until, _, kernels in partly
     ]
     spent = sum(spent_ns) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     covered = [
-        intervals.merged((start, end) for on, start, end, *_ in partly if on == device) for device in work.by_device
+        intervals.merged((begin, until) for on, begin, until, *_ in partly if on == device) for device in work.by_device
     ]
     facts: KernelFacts = {
         **evidence(work, sorted(small)),
         "time_us": spent,
         "share": sum(map(work.share_during, covered)) / len(covered),
     }
-    unused = sum([(end - start) * (1 - blocks) for _, start, end, blocks, _ in partly]) / 1000
+    unused = sum([(until - begin) * (1 - filled) for _, begin, until, filled, _ in partly]) / 1000
     yield SmallGrid(**facts, kernel_share=spent / work.kernel_time_us, unused_us=unused, saves_us=unused)
 
 
@@ -185,7 +192,17 @@ def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Replies[
     unknown = tuple([i for i in low if occupancy[i] < 0 or blocks[i] < 0])
     few = tuple([i for i in low if occupancy[i] >= 0 and blocks[i] >= 0])
     others = set(low)
-    return Replies(yes=few, no=tuple([i for i in kernels if i not in others]), not_known=unknown)
+    return Replies(yes=few, no=tuple([i for i in kernels if i not in others] if low else kernels), not_known=unknown)
+
+
+_SMALL_GRIDS_KNOWN = need_known_operations(BlocksOfSomeUnknown(), _small_grids, FEW_BLOCKS)
+
+
+def _grids_known(analysis: Analysis, share: float) -> bool:
+    """Whether kernels with an unknown grid could not make a finding together with those with a small one."""
+    blocks = analysis.trace.gpu.blocks_per_sm
+    all_known = min(map(blocks.__getitem__, analysis.gpu_work.kernels), default=0.0) >= 0
+    return all_known or _SMALL_GRIDS_KNOWN.there(analysis, share)
 
 
 RULES = (
@@ -194,7 +211,7 @@ RULES = (
         find=_small_grid,
         needs=(
             BLOCKS_PER_SM,
-            need_known_operations(BlocksOfSomeUnknown(), _small_grids, FEW_BLOCKS),
+            replace(_SMALL_GRIDS_KNOWN, there=_grids_known),
         ),
         thresholds=(FEW_BLOCKS,),
         explains=(*SLOW_KERNELS, "min_sm_efficiency"),

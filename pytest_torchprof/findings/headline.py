@@ -75,7 +75,7 @@ def _held_up(analysis: Analysis, share: float) -> Headline | None:
         name=_name_of(analysis, before),
         source=work.source_of(before),
         held_us=held_us,
-        events=Events(gaps=((start, end, before),)),
+        events=Events(idled=((start,), (end,), (before,))),
     )
 
 
@@ -123,7 +123,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         recaptured_in=recapturing(analysis),
         recaptured_from_us=recaptured_from_us(analysis),
         meanwhile=_meanwhile(analysis, (start, end), beside),
-        events=Events(gaps=((start, end, beside),)),
+        events=Events(idled=((start,), (end,), (beside,))),
     )
 
 

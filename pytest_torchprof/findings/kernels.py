@@ -119,12 +119,9 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     steps = max(len(trace.steps), 1)
     launched = _to_be_batched(analysis)
     many = _many(analysis, at[CALLS], at[OF_CALLS])
-    mean_us = {op: work.time_us(kernels) / len(kernels) for op, kernels in launched.items()}
-    busy = {
-        op: len(kernels)
-        for op, kernels in sorted(launched.items(), key=lambda item: -len(item[1]))
-        if len(kernels) >= many and mean_us[op] <= at[SMALL_US]
-    }
+    often = sorted((item for item in launched.items() if len(item[1]) >= many), key=lambda item: -len(item[1]))
+    mean_us = {op: work.time_us(kernels) / len(kernels) for op, kernels in often}
+    busy = {op: len(kernels) for op, kernels in often if mean_us[op] <= at[SMALL_US]}
     if not busy or not _waits_for_launches(analysis, at[TO_SPARE]):
         return
     launch_us = _launch_us(analysis)
@@ -256,12 +253,11 @@ def _children(parent: Sequence[int], holders: AbstractSet[int]) -> list[int]:
 
 
 def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
-    listed = list(members)
     named, start, end = columns.name, columns.start, columns.end
-    lengths: dict[int, list[int]] = defaultdict(list)
-    for name, ns in zip([named[i] for i in listed], [end[i] - start[i] for i in listed], strict=True):
-        lengths[name].append(ns)
-    return {name: sum(several) for name, several in lengths.items()}
+    spent: dict[int, int] = defaultdict(int)
+    for i in members:
+        spent[named[i]] += end[i] - start[i]
+    return dict(spent)
 
 
 RULES = (

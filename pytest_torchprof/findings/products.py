@@ -34,7 +34,7 @@ from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
-from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, ask, every, known, same
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Replies, ask, every, known, same
 from pytest_torchprof.reasons.findings import CopiesOfSomeUnknown, SizesOfSomeUnknown, TypesOfSomeUnknown
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
     from pytest_torchprof.kernels.names import KernelName
-    from pytest_torchprof.kernels.reply import Replies, Reply
+    from pytest_torchprof.kernels.reply import Reply
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
@@ -278,12 +278,11 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
     copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
     asked = [*work.copies, *(i for i in work.kernels if trace.gpu.name[i] in copying)]
     # The operator of most of them is known, and is no product.
-    product_of = dict(zip(asked, _products_around(analysis, asked), strict=True))
+    products, no_operator = _products_around(analysis, asked), work.without_known_operator
+    in_question = [i for i, of in zip(asked, products, strict=True) if of is not None or i in no_operator]
 
     def puts_bias(gpu_op: int) -> Reply:
-        untold = gpu_op in work.without_known_operator
-        if not untold and product_of[gpu_op] is None:
-            return NO
+        untold = gpu_op in no_operator
         if trace.gpu.kind[gpu_op] == MEMCPY:
             on_device = same(copy_direction(trace.names[trace.gpu.name[gpu_op]]), "DtoD")
             return every((NOT_KNOWN, on_device)) if untold else on_device
@@ -292,7 +291,9 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
             return NOT_KNOWN if decoded.is_of("copy").may_be else NO
         return known(holds=decoded.helper == "bias copy")
 
-    return ask(asked, puts_bias)
+    replies = ask(in_question, puts_bias)
+    others = {*replies.yes, *replies.not_known}
+    return Replies(yes=replies.yes, no=tuple([i for i in asked if i not in others]), not_known=replies.not_known)
 
 
 def _products_around(analysis: Analysis, gpu_ops: Iterable[int]) -> list[str | None]:

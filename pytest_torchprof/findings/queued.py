@@ -67,7 +67,9 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         ),
         begins_with_it=trace.metadata is None and before in _first_of_their_streams(work),
         source=source_of_times(work, ((before, length) for length, before, _ in waits)),
-        events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
+        events=Events(
+            idled=([end - length for length, _, end in waits], [end for *_, end in waits], [i for _, i, _ in waits])
+        ),
         from_before_us=from_before_us,
         # Operations that wait in a graph, or for work that is not recorded, were launched in time.
         saves_us=known_us / devices,

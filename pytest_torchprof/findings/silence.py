@@ -176,7 +176,7 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         after=after,
         before=before,
         stacks=len(analysis.trace.frames) > 0,
-        events=Events(gaps=tuple((start, end, -1) for start, end in zip(gaps.starts, gaps.ends, strict=True))),
+        events=Events(idled=(gaps.starts, gaps.ends, [-1] * len(gaps))),
     )
 
 

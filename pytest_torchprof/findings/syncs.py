@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from functools import cache
 from operator import sub
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.steps import once
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.syncs import WaitedFor
-
-_Key = TypeVar("_Key")
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
 WAIT_US = Threshold(
@@ -91,18 +89,21 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     members = [i for i, _, _ in waiting]
     starts, ends = list(map(calls.start.__getitem__, members)), list(map(calls.end.__getitem__, members))
     took_ns = list(map(sub, ends, starts))
-    idled_ns = list(map(sub, took_ns, work.worked_ns(starts, ends)))
-    of_name, of_cause = _positions(name for _, _, name in waiting), _positions(cause_of[op] for _, op, _ in waiting)
-    spent = {name: sum([took_ns[at] for at in members]) / 1000 for name, members in of_name.items()}
-    causes = Counter({cause: sum([took_ns[at] for at in members]) for cause, members in of_cause.items()})
-    idled = {cause: sum([idled_ns[at] for at in members]) for cause, members in of_cause.items()}
-    waits = {
-        name: [i for i, op, _ in map(waiting.__getitem__, members) if i in around or op not in synchronized]
-        for name, members in of_name.items()
-    }
-    order = sorted((name for name in waits if waits[name]), key=lambda name: (-spent[name], name))
+    spent_ns: dict[str, int] = defaultdict(int)
+    took_by: dict[WaitedFor, int] = defaultdict(int)
+    idled: dict[WaitedFor, int] = defaultdict(int)
+    waits: dict[str, list[int]] = defaultdict(list)
+    for (i, op, name), took, worked in zip(waiting, took_ns, work.worked_ns(starts, ends), strict=True):
+        cause = cause_of[op]
+        spent_ns[name] += took
+        took_by[cause] += took
+        idled[cause] += took - worked
+        if i in around or op not in synchronized:
+            waits[name].append(i)
+    spent = {name: ns / 1000 for name, ns in spent_ns.items()}
+    order = sorted(waits, key=lambda name: (-spent[name], name))
     waited = waits_in_operators(analysis)
-    total = sum(spent.values())
+    total, causes = sum(spent.values()), sorted(took_by, key=lambda cause: -took_by[cause])
     held = held_on_gpu(analysis)
     inside = intervals.within(waited, work.whole)
     idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=Spans())
@@ -118,8 +119,8 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         ops={name: len(waits[name]) for name in order},
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
-        causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
-        causes_idle_us={cause: idled[cause] / 1000 for cause, _ in causes.most_common()},
+        causes_us={cause: took_by[cause] / 1000 for cause in causes},
+        causes_idle_us={cause: idled[cause] / 1000 for cause in causes},
         source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
         events=Events(calls=tuple(_longer_calls(analysis, [i for name in order for i in waits[name]]))),
         # While the CPU waits for a busy GPU nothing is lost, and the GPU's own waits cannot be gained.
@@ -137,14 +138,6 @@ def _longer_calls(analysis: Analysis, waits: Iterable[int]) -> Iterator[int]:
         yield copy if copy != i and end[copy] - start[copy] > end[i] - start[i] else i
 
 
-def _positions(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
-    """Return at which positions each key stands, in the order in which they first do."""
-    positions: dict[_Key, list[int]] = defaultdict(list)
-    for at, key in enumerate(keys):
-        positions[key].append(at)
-    return positions
-
-
 @once
 def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
     """Return the blocking calls and those of copies, each with its operator, and the operators the program called."""
@@ -152,8 +145,8 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
     work = analysis.gpu_work
     innermost = trace.around_calls
     around, copies = {i: innermost[i] for i in work.blocking}, work.waiting_copies
-    asked = {op: analysis.launching.called_operator(op) for op in {*around.values(), *copies.values()}}
-    return around, copies, asked
+    ops = [*{*around.values(), *copies.values()}]
+    return around, copies, dict(zip(ops, analysis.launching.called_operators(ops), strict=True))
 
 
 @once
@@ -161,6 +154,8 @@ def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when the CPU waited in calls that operators made: the program did not ask for them."""
     around, copies, asked = _waits_and_operators(analysis)
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    if len(waited) == len(around) + len(copies):
+        return analysis.gpu_work.waits
     return intervals.of(analysis.trace.calls, waited)
 
 
@@ -180,8 +175,8 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     for op, towards in copied:
         directions[op] = directions.get(op, _NOWHERE) | {towards}
     # Thousands of operators share a few chains.
-    cause, chain = cache(_cause), analysis.launching.chain
-    return {op: cause(chain(op), directions.get(op, _NOWHERE)) for op in ops}
+    cause, chains = cache(_cause), analysis.launching.chains(ops)
+    return {op: cause(chain, directions.get(op, _NOWHERE)) for op, chain in zip(ops, chains, strict=True)}
 
 
 def _cause(chain: tuple[str, ...], directions: frozenset[str | None]) -> WaitedFor:

@@ -108,7 +108,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         within=within,
         within_too=within_too,
         source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
-        events=Events(gaps=tuple(gaps.triples())),
+        events=Events(idled=(gaps.starts, gaps.ends, gaps.before)),
         set_up_us=set_up_us,
         compiled=2 * late_us(analysis, _compiled_times(analysis.trace)) >= waited,
         stacks=len(analysis.trace.frames) > 0,
@@ -118,8 +118,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 
 def _gap_around_us(work: GpuWork, since: int, until: int) -> float:
     """Return for how long a device idled around a wait, which ends when the launch of the next operation returns."""
-    around = (end - start for idle in work.idle.values() for start, end in idle if start <= since and until <= end)
-    return max(around, default=until - since) / 1000
+    around = [idle.around(since, until) for idle in work.idle.values()]
+    return max((end - start for start, end in filter(None, around)), default=until - since) / 1000
 
 
 def launching_ns(analysis: Analysis) -> int:
@@ -129,13 +129,14 @@ def launching_ns(analysis: Analysis) -> int:
     which belongs to the cold start; loading of data; the profiler's own buffers; and time without any event.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    waits = [*trace.blocking, *work.waiting_copies]
-    aside = (work.set_up.spans, work.profilers_own, loading_times(trace), silent_times(analysis))
-    starts, ends = intervals.columns_of(aside)
-    starts += [calls.start[i] for i in waits]
-    ends += [calls.end[i] for i in waits]
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    return intervals.length_without(steps, starts, ends)
+    once = intervals.union_of([work.set_up.spans, work.profilers_own, loading_times(trace)])
+    waits = intervals.of(calls, [*trace.blocking, *work.waiting_copies])
+    # A wait is an event: only the others may lie in time without any.
+    silent = intervals.within(silent_times(analysis), steps)
+    silent_ns = intervals.length(silent) - intervals.length(intervals.within(silent, once))
+    aside = intervals.within(intervals.union_of([waits, once]) if once else waits, steps)
+    return intervals.length(steps) - silent_ns - intervals.length(aside)
 
 
 def _compiled_times(trace: Trace) -> Spans:
@@ -145,6 +146,9 @@ def _compiled_times(trace: Trace) -> Spans:
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     work = analysis.gpu_work
+    # It computes no longer than it is busy, but for what sums are rounded by.
+    if work.busy_share < at[COMPUTING] * (1 - 1e-9):
+        return
     kind, talking = analysis.trace.gpu.kind, work.communication
     computing = [
         work.covered_us([i for i in ops if kind[i] == KERNEL and i not in talking]) for ops in work.by_device.values()
@@ -220,7 +224,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         within=within,
         within_too=within_too,
         source=source_of_times(work, zip(late.before, lengths, strict=True)),
-        events=Events(gaps=tuple(late.triples())),
+        events=Events(idled=(late.starts, late.ends, late.before)),
         saves_us=saves_us,
     )
 
@@ -291,9 +295,7 @@ def after_waits_ns(analysis: Analysis) -> int:
 
     A call that began in a gap did not make it: the GPU had run dry before.
     """
-    calls, late = analysis.trace.calls, _late_gaps(analysis)
-    waiting = [*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies]
-    waits = intervals.of(calls, waiting)
+    waits, late = analysis.gpu_work.waits, _late_gaps(analysis)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]

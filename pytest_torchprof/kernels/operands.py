@@ -26,7 +26,6 @@ The rules, in the order they are applied:
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -35,7 +34,7 @@ from msgspec.structs import replace
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT
-from pytest_torchprof.kernels.names.text import word_list
+from pytest_torchprof.kernels.names.text import Expression, word_list
 from pytest_torchprof.kernels.names.words import says_nothing
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ _ADDING: Final = (
 
 # Whole words in the names of libraries' operators; a name with words of two families says nothing.
 _OPERATOR_WORDS: Final = tuple(
-    (re.compile(rf"(?i)(?:^|_|(?<=[a-z]))(?:{words})(?=_|fn|func|backward|forward|with|$|\d)"), family)
+    (Expression(rf"(?i)(?:^|_|(?<=[a-z]))(?:{words})(?=_|fn|func|backward|forward|with|$|\d)"), family)
     for words, family in (
         ("attention|attn|sdpa|mha|mla|flashattention|flashattn", "attention"),
         ("(?:layer|rms|batch|group|instance|l2)_?norm", "normalization"),

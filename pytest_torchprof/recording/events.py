@@ -8,7 +8,7 @@ from functools import cache
 from itertools import count, islice, repeat
 from operator import add
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 import msgspec
 from msgspec import Struct, defstruct
@@ -45,7 +45,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
@@ -56,6 +56,8 @@ class Kinds(NamedTuple):
     stamps: str
     all_args: bool
     """Whether graphs and collectives are read; without it, decoding them is an error."""
+    any_category: bool
+    """Whether events of any category are read; without it, decoding one that is not `_USUAL` is an error."""
     event: type[Struct]
     other: type[Struct]
     """Any event that is not complete; its ``label`` is the name of an instant, and the category of other events."""
@@ -100,29 +102,35 @@ _LEFT_OUT = {
 }
 """Categories of kineto that are not the GPU's work, although some name a stream (kineto's ActivityType.cpp)."""
 
+_USUAL = frozenset((*ROLES, *_LEFT_OUT, *map(str.capitalize, (*ROLES, *_LEFT_OUT))))
+"""The categories of which msgspec makes no text: it returns the one that stands here, for each event the same."""
+_LAUNCH_ARROWS = ("ac2g", "async", "async_cpu_to_gpu", "async_gpu")
+"""Categories of arrows from a launch to its work, which nothing uses: correlation ids say the same."""
+
 # The phases of Chrome's trace format; of these kineto writes s, t, f (arrows), i (instants), M (names), C (counters).
 _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 
 
 @cache
-def kinds(stamps: str, *, all_args: bool) -> Kinds:
+def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
     """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
     stamp, args = _stamp(stamps), AllArgs if all_args else FewArgs
+    category: Any = str if any_category else Literal[*_USUAL]
     event = defstruct(
         "Event",
         [
-            *(("cat", str), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
+            *(("cat", category), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
             *(("ts", stamp), ("dur", stamp), ("args", args, args())),
         ],
         tag_field="ph",
         tag="X",
         gc=False,
     )
-    others = _others(stamps)
+    others = _others(stamps, any_category=any_category)
     union: Any = Union[event, *others.values()]
     decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
     other, start, finish, instant, counter = (others[phase] for phase in "MsfiC")
-    return Kinds(stamps, all_args, event, other, start, finish, instant, counter, *decoders)
+    return Kinds(stamps, all_args, any_category, event, other, start, finish, instant, counter, *decoders)
 
 
 _IDENTITY: Any = Whole | str
@@ -137,11 +145,14 @@ def _stamp(stamps: str) -> Any:
 
 
 @cache
-def _others(stamps: str) -> Mapping[str, type[Struct]]:
+def _others(stamps: str, *, any_category: bool) -> Mapping[str, type[Struct]]:
     """Return the types of events that are not complete, by phase."""
     stamp, identity = _stamp(stamps), _IDENTITY
     label: Any = ("label", str, "")
     arrow = [label, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
+    if not any_category:
+        # Three of ten events are such arrows.
+        arrow = [("label", Literal[_LAUNCH_ARROWS], "")]
     instant = [label, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
     more = {"s": arrow, "f": arrow, "i": instant, "C": [label, ("name", str, "")]}
     return {
@@ -212,24 +223,27 @@ class _Threads:
 
 
 class _Roles:
-    """Sorts events by role, those of unknown work aside."""
+    """Sorts events by role, in the order of the file; those of unknown work aside."""
 
     def __init__(self) -> None:
         self.events: dict[str, list[Any]] = {role: [] for role in ROLES.values()}
-        self.unknown: Counter[str] = Counter()
+        self.of_category: dict[str, list[Any]] = {}
+        """The list for the events of each category; categories of one role share it."""
 
-    def taker(self, category: str) -> Callable[[Any], None]:
-        """Return the function that takes an event of this category, and keeps it under its role."""
-        role, known = ROLES.get(category.lower()), category.lower() in _LEFT_OUT
-        return _nowhere if known else self._count if role is None else self.events[role].append
+    def begin(self, category: str) -> list[Any]:
+        """Return the list for events of a category of which this is the first one."""
+        role = ROLES.get(category.lower())
+        members = self.of_category[category] = [] if role is None else self.events[role]
+        return members
 
-    def _count(self, event: Any) -> None:
-        if event.args.stream is not None:
-            self.unknown[event.cat] += 1
-
-
-def _nowhere(_: Any) -> None:
-    """Drop an event that nothing uses."""
+    @property
+    def unknown(self) -> Counter[str]:
+        """How many events of each unknown category ran on a stream."""
+        others = [category for category in self.of_category if category not in _USUAL]
+        unknown = [category for category in others if category.lower() not in ROLES.keys() | _LEFT_OUT]
+        return Counter(
+            event.cat for category in unknown for event in self.of_category[category] if event.args.stream is not None
+        )
 
 
 def _sizes(args: Iterable[Any]) -> list[int]:
@@ -247,7 +261,7 @@ class Columns:
     def __init__(self) -> None:
         self.events = 0
         self._weight = 0
-        self.types = kinds(WHOLE, all_args=False)
+        self.types = kinds(WHOLE, all_args=False, any_category=False)
         """How the events so far were read."""
         self.names = _numbering()
         self.threads = _Threads()
@@ -286,14 +300,13 @@ class Columns:
         complete: Any = types.event
         counter: Any = types.counter
         roles, others, counters = _Roles(), [], set()
-        takers: dict[str, Callable[[Any], None]] = {}
+        of_category = roles.of_category
         for event in events:
             if type(event) is complete:
                 try:
-                    take = takers[event.cat]
+                    of_category[event.cat].append(event)
                 except KeyError:
-                    take = takers[event.cat] = roles.taker(event.cat)
-                take(event)
+                    roles.begin(event.cat).append(event)
             elif event.label in _KEPT:
                 others.append(event)
             elif type(event) is counter:
@@ -303,7 +316,7 @@ class Columns:
         self._fold_others(others, types, stamps)
         self.count(len(events))
         self.unknown += roles.unknown
-        self.samples_hardware |= _SAMPLES in takers or any(map(_is_of_hardware, counters))
+        self.samples_hardware |= _SAMPLES in of_category or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
         for role, (start, took) in times.items():
             part = self._parts[role]

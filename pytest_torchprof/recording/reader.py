@@ -180,8 +180,10 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
         except msgspec.ValidationError as odd:
             if types.stamps == WHOLE and "`float`" in str(odd):
                 types = _finer(types)
+            elif not types.any_category and str(odd).endswith(".cat`"):
+                types = kinds(types.stamps, all_args=types.all_args, any_category=True)
             elif not types.all_args:
-                types = kinds(types.stamps, all_args=True)
+                types = kinds(types.stamps, all_args=True, any_category=types.any_category)
             else:
                 break
         else:
@@ -189,11 +191,13 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
             return
     from pytest_torchprof.recording.oddities import events_of  # noqa: PLC0415 - only odd events need it
 
+    types = kinds(types.stamps, all_args=True, any_category=True)
     columns.fold(events_of(text, types, columns.events), types, EXACT)
 
 
 def _finer(types: Kinds) -> Kinds:
-    return kinds(STAMPS[STAMPS.index(types.stamps) + 1], all_args=types.all_args)
+    stamps = STAMPS[STAMPS.index(types.stamps) + 1]
+    return kinds(stamps, all_args=types.all_args, any_category=types.any_category)
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:

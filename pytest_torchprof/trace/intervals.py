@@ -32,6 +32,11 @@ class Spans(Struct, frozen=True):
         """Yield (start, end) of each."""
         return zip(self.starts, self.ends, strict=True)
 
+    def around(self, since: int, until: int) -> tuple[int, int] | None:
+        """Return the range that holds this time from beginning to end; None without one."""
+        place = bisect_right(self.starts, since) - 1
+        return (self.starts[place], self.ends[place]) if place >= 0 and until <= self.ends[place] else None
+
 
 def span(start: int, end: int) -> Spans:
     """Return one range."""
@@ -108,12 +113,6 @@ def chosen(these: Spans, are: Sequence[bool]) -> Spans:
 def outside(these: Spans) -> Spans:
     """Return the times that these ranges do not cover, from ever to ever."""
     return Spans([-_FOREVER, *these.ends], [*these.starts, _FOREVER])
-
-
-def length_without(these: Spans, starts: list[int], ends: list[int]) -> int:
-    """Return the length of these ranges without those with these starts and ends, which may overlap, in any order."""
-    left = outside(these)
-    return 2 * _FOREVER - covered_length(sorted([*left.starts, *starts]), sorted([*left.ends, *ends]))
 
 
 def passed(column: Sequence[int], instants: Iterable[int]) -> list[int]:

@@ -22,6 +22,7 @@ from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.trace.columns import GpuOps, Ranges
 
@@ -150,7 +151,8 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
     call_at.pop(0, None)
     call_at.pop(ABSENT, None)
     call_of = list(map(call_at.get, gpu.correlation, repeat(ABSENT)))
-    missing = _missing(calls, gpu, kinds, launches)
+    worked = set(gpu.correlation)
+    missing = _missing(calls, worked, kinds, launches)
     refused = _refused(calls, kinds, missing)
     lost = [i for i in missing if i not in refused]
     untied = _uncorrelated_collectives(gpu, names)
@@ -168,7 +170,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
         launches=launches,
         unknown=_unknown(calls, gpu, call_of, launching),
         lost=tuple(lost),
-        lost_copies=tuple(_missing(calls, gpu, kinds, where(calls.name, copying))),
+        lost_copies=tuple(_missing(calls, worked, kinds, where(calls.name, copying))),
         refused=tuple(sorted(refused)),
         untied=frozenset(untied),
     )
@@ -186,12 +188,13 @@ def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[i
     return frozenset(map(calls.name.__getitem__, kernels - {ABSENT})) - launching
 
 
-def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], queueing: Sequence[int]) -> Sequence[int]:
-    """Return the calls, outside a capture, to which no GPU operation belongs."""
-    if not len(gpu):
+def _missing(
+    calls: Calls, worked: AbstractSet[int], kinds: Sequence[CallKind], queueing: Sequence[int]
+) -> Sequence[int]:
+    """Return the calls, outside a capture, to which no GPU operation belongs; ``worked``: the ids that these have."""
+    if not worked:
         return ()
-    seen = set(gpu.correlation)
-    unseen = map(not_, map(seen.__contains__, map(calls.correlation.__getitem__, queueing)))
+    unseen = map(not_, map(worked.__contains__, map(calls.correlation.__getitem__, queueing)))
     missing = list(compress(queueing, unseen))
     if not missing:
         return ()
@@ -273,8 +276,7 @@ class Nesting:
         # The innermost open range, and its end.
         holder, depth, deepest = ABSENT, 0, self.depth
         until: float = _NEVER
-        for i, start in zip(order, starts, strict=True):
-            end = ends[i]
+        for i, start, end in zip(order, starts, map(ends.__getitem__, order), strict=True):
             # A range without a length may lie on the border of its holder; any other must end before its holder does.
             while until < start or (until <= start and end > until):
                 holder = parent[holder]
@@ -319,11 +321,11 @@ class Nesting:
                     place = bisect_right(starts, start, near - _NEAR)
             latest = start
             holder = order[place - 1] if place else ABSENT
-            least = until[call] - _CUT_NS
-            if least < start:  # noqa: PLR1730 - at half the cost of max
-                least = start
-            while holder >= 0 and ends[holder] < least:
-                holder = parent[holder]
+            end = until[call]
+            if holder >= 0 and ends[holder] < end:
+                least = max(end - _CUT_NS, start)
+                while holder >= 0 and ends[holder] < least:
+                    holder = parent[holder]
             innermost.append(holder)
         return innermost
 

@@ -233,6 +233,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         moment = calls.start[last]
         if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
             return None
+        if max(calls.start) <= moment:
+            return last
         active = self.call_names(LAUNCHES | COPIES | {CallKind.FILL})
         launched = max([calls.start[i] for i in where(calls.name, active)], default=moment)
         return None if launched > moment else last
