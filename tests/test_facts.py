@@ -436,21 +436,6 @@ STILL_PINNED = {
     "gpu/test_gpu_validity.py": 1,
     "gpu/test_gpu_waits.py": 1,
     "neighbours/test_neighbours.py": 2,
-    "test_plugin_limits.py": 2,
-    "test_ranges.py": 1,
-    "test_ranks.py": 2,
-    "test_ranks_leave_nothing.py": 2,
-    "test_ranks_marker.py": 1,
-    "test_reader_bad_input.py": 1,
-    "test_reader_bounds.py": 1,
-    "test_reader_formats.py": 1,
-    "test_replay.py": 2,
-    "test_screen.py": 2,
-    "test_shown_names.py": 1,
-    "test_silent_passes_compiled.py": 1,
-    "test_time.py": 2,
-    "test_torchs_patterns.py": 1,
-    "test_unittest.py": 1,
 }
 """How many literals of a test file still hold words of a catalogue's sentence; the numbers only go down."""
 
