@@ -7,6 +7,8 @@ import shutil
 import jobs
 import pytest
 
+from pytest_torchprof.reasons.adopting import RanksNotAdopted
+
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
 
@@ -100,7 +102,7 @@ def test_ranks_that_are_missing_are_named(adopt, recorded, tmp_path):
     shutil.copy(recorded / "rank1.json", tmp_path)
     result = adopt('files="any", max_kernels=9', folder=tmp_path)
     result.assert_outcomes(failed=1)
-    assert "no recording of rank 0: nothing is known of it; where these ranks are enough, say files=1" in said(result)
+    assert str(RanksNotAdopted(missing=(0,), there=1)) in said(result)
     adopt("files=1, max_kernels=9", folder=tmp_path).assert_outcomes(passed=1)
     for limit in ('max_rank_skew="10s"', "same_kernels=True", 'forbid="straggler"'):
         result = adopt(f"{limit}", folder=tmp_path)

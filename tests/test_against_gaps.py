@@ -14,6 +14,8 @@ from pytest_torchprof.reasons.commit_gaps import (
     TestFailed,
     TestSkipped,
 )
+from pytest_torchprof.reasons.limits import NothingRan
+from pytest_torchprof.reasons.step_title import StepTitle
 
 pytestmark = pytest.mark.any_torch
 
@@ -200,7 +202,7 @@ def test_it_says_why(repository, gaps):
     for said in (
         f"at main (SHA) {TestFailed('assert not True')}; --torchprof-against-tests=own",
         str(TestSkipped("not before the change")),
-        "it failed: baseline=update: not measured: nothing ran on the device in step 1 of 5",
+        str(TestFailed(f"baseline=update: not measured: {NothingRan(StepTitle(step=1, steps=5)).sentence}")),
         "tests/test_imports.py cannot be collected: ImportError: cannot import name 'added' from 'waves'",
         str(Deselected()),
         str(LeftUncollected()),

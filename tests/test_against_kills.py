@@ -11,6 +11,8 @@ import pytest
 from kills_at_random import AGAINST, SEARCH, killed, make
 from repository import PACKAGE, SLOWER, TESTS, Repository
 
+from pytest_torchprof.against.orphans import ENDED
+
 pytestmark = pytest.mark.any_torch
 
 TWO = TESTS + TESTS.replace("test_wave", "test_again").replace("waves.wave(x)", "torch.cos(x)")
@@ -54,7 +56,7 @@ def test_a_side_ends_soon_after_who_started_it(repository, before):
     with repository.start("--torchprof-against=main", FRESH, SENT=killed) as process:
         assert process.wait() == -signal.SIGKILL
     (log,) = (repository.path / ".torchprof/against/runs").glob("*/log")
-    while "has ended, and this was a part of it" not in (said := log.read_text()):
+    while ENDED not in (said := log.read_text()):
         assert "2 passed" not in said
         time.sleep(0.1)
     assert repository.state() == before
@@ -67,7 +69,7 @@ def test_pairs_of_times_end_soon_after_who_started_them(repository, before):
         process.kill()
         # What was started writes to the same pipe, which ends with the last of them.
         said = process.stdout.read()
-    assert "the run that compares with another commit has ended, and this was a part of it" in said
+    assert ENDED in said
     assert repository.state() == before
 
 

@@ -8,6 +8,14 @@ import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository
 from test_against_code import installation, site_packages
 
+from pytest_torchprof.reasons.comparing import (
+    IgnoredFileRead,
+    OtherSidesCode,
+    OtherSidesFile,
+    SharedModule,
+    SideName,
+)
+
 pytestmark = pytest.mark.any_torch
 
 WORSE = {"test_wave": ("worse (+1 kernel)", "failed")}
@@ -23,6 +31,10 @@ def unknown(run) -> bool:
 
 def said(run) -> str:
     return " ".join(run.out.split())
+
+
+def at_main(repository) -> SideName:
+    return SideName(f"main ({repository.git('rev-parse', 'main')[:7]})")
 
 
 @pytest.mark.parametrize("copy", ["of the commit", "older than both"])
@@ -43,11 +55,9 @@ def test_a_package_that_is_installed_as_a_copy_is_not_measured(tmp_path, copy):
     made.write({"packages/a/src/waves/__init__.py": SLOWER})
     run = made.against("main", python=python)
     assert unknown(run)
-    assert (
-        f"the module waves was imported from {library}/waves/__init__.py, not from either side, which differ in"
-        in said(run)
-    )
-    assert "which differ in packages/a/src/waves/__init__.py; pytest's setting pythonpath names the folder" in said(run)
+    source = "packages/a/src/waves/__init__.py"
+    why = OtherSidesCode(SideName(), "waves", f"{library}/waves/__init__.py", differing=source)
+    assert str(why) in said(run)
     assert "1 code file differs; neither side has read packages/a/src/waves/__init__.py" in said(run)
     made.write({"pytest.ini": "[pytest]\npythonpath = packages/a/src\n"})
     assert made.against("main", python=python).rows == WORSE
@@ -90,7 +100,7 @@ def test_code_in_testpaths_is_not_taken_for_tests(tmp_path):
     made.write({"libs/pk/waves.py": SLOWER})
     run = made.against("main")
     assert unknown(run)
-    assert "libs/pk/waves.py was run, which differs from the commit's: both sides run the working tree's" in said(run)
+    assert str(SharedModule(SideName(), "libs/pk/waves.py")) in said(run)
     own = made.against("main", "--torchprof-against-tests=own")
     assert own.rows == WORSE
     made.write({"pytest.ini": "[pytest]\npython_files = *.py\npythonpath = libs\n"})
@@ -117,7 +127,7 @@ def test_what_a_link_or_the_environment_leads_to_must_be_the_sides_own(tmp_path)
     assert made.against("main").rows == WORSE
     run = made.against("main", WHERE=str(made.path))
     assert unknown(run)
-    assert f"the file steps.txt was read from {made.path}/steps.txt, which is the other side's and differs" in said(run)
+    assert str(OtherSidesFile(at_main(made), "steps.txt", f"{made.path}/steps.txt")) in said(run)
 
 
 def test_a_module_that_is_a_link_into_the_working_tree(tmp_path):
@@ -127,8 +137,8 @@ def test_a_module_that_is_a_link_into_the_working_tree(tmp_path):
     made.write({"swell.py": READS + "# more\n"})
     run = made.against("main", WHERE="deep")
     assert unknown(run)
-    assert "the module waves was imported from" in said(run)
-    assert "which is the other side's" in said(run)
+    tree = made.path / ".torchprof/against" / made.git("rev-parse", "main").strip() / "tree"
+    assert str(OtherSidesCode(at_main(made), "waves", f"{tree}/waves.py")) in said(run)
 
 
 def test_no_file_of_code_that_differs_is_said(tmp_path):
@@ -167,7 +177,6 @@ def test_a_file_that_git_ignores_exists_on_one_side(tmp_path):
     assert (
         run.rows == {"test_wave": ("better (-1 kernel)", "not measured")} or run.rows["test_wave"][1] == "not measured"
     )
-    assert "in the working tree local.cfg was read, which git ignores, so that main (" in said(run)
-    assert "[ignored-file]" in run.out
+    assert str(IgnoredFileRead("local.cfg", at_main(made).commit)) in said(run)
     install = '--torchprof-against-install=python -c \'open("local.cfg", "w").write("1")\''
     assert made.against("main", install).rows == {"test_wave": ("same", "passed")}

@@ -20,7 +20,13 @@ from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
 from pytest_torchprof.reasons.comparing import SideName
-from pytest_torchprof.reasons.timing import OtherConditions, PairsUndecided, ProcessWithoutTest, StepTooShort
+from pytest_torchprof.reasons.timing import (
+    BudgetForTooFewPairs,
+    OtherConditions,
+    PairsUndecided,
+    ProcessWithoutTest,
+    StepTooShort,
+)
 from pytest_torchprof.report import Reference
 from pytest_torchprof.report.account import FromReport
 from pytest_torchprof.report.result import Outcome, Result
@@ -431,7 +437,7 @@ def test_a_budget_for_no_pairs_measures_nothing(repository, before, tmp_path):
     run = repository.against("main", "-k", "kept", "--torchprof-against-budget=0.5s", RUNS=str(tmp_path / "runs"))
     assert run.status == 1
     assert "; the budget of 0.5 s is enough for 0 of them" in run.out
-    assert "0 pairs of processes fit into the budget of 0.5 s, and 7 are needed" in run.out
+    assert BudgetForTooFewPairs(pairs=0, needed=7, budget_s=0.5).sentence in run.out
     assert repository.state() == before
 
 

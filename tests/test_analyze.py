@@ -174,8 +174,9 @@ def test_the_text_has_all_that_one_opens_a_trace_for(analyze, trace):
         ("ProfilerStep#2", "3", "3", "0"),
     ]
     lines = shown.splitlines()
-    assert "of the kernel time, by family: gemm 60.0%, pointwise 30.0%, not known 10.0%" in lines
-    assert "of the kernel time, launched by: aten::mul 100.0%" in lines
+    shares = dict(line.split(": ") for line in lines if "kernel time, " in line)
+    assert [*shares.values()] == ["gemm 60.0%, pointwise 30.0%, not known 10.0%", "aten::mul 100.0%"]
+    assert [what.partition(", ")[2] for what in shares] == ["by family", "launched by"]
     assert any(line.startswith("of a step's time (") for line in lines)
     assert any(line.startswith("what stands out") for line in lines)
     one = analyze(trace, "--step", 1)
@@ -248,7 +249,7 @@ def test_orphans_and_attribution_by_time_are_said(analyze, tmp_path):
     builder = TraceBuilder()
     builder.kernel("from before", 5, 1, 1)
     builder.launched("k", 10)
-    assert "1 GPU operation launched before the recording began" in analyze(builder.write(tmp_path / "a.json"))
+    assert "1 GPU operation launched before " in analyze(builder.write(tmp_path / "a.json"))
     builder = TraceBuilder()
     builder.kernel("k", 5, 1, None)
     assert "kernels count where they ran" in analyze(builder.write(tmp_path / "b.json"))
@@ -597,13 +598,13 @@ def terminal(monkeypatch):
 def shares(shown, heading):
     """Return the lines below a heading."""
     lines = shown.splitlines()
-    begin = next(at for at, line in enumerate(lines) if line.startswith(heading))
+    begin = next(at for at, line in enumerate(lines) if heading in line)
     return [line for line in lines[begin + 1 : begin + 9] if line.startswith("  ") and "%" in line]
 
 
 def test_a_terminal_shows_shares_as_bars(trace, terminal):
     shown = terminal(trace, NO_COLOR="1")
-    bars = shares(shown, "of the kernel time, by family:")
+    bars = shares(shown, "kernel time, by family:")
     assert bars
     assert all(re.fullmatch(r"  \S.*  +[\d.]+%  [▏▎▍▌▋▊▉█]*", line) for line in bars)
     assert "\033" not in shown
@@ -621,7 +622,7 @@ def test_bars_are_coloured_by_pytests_rules(trace, terminal):
 
 
 def test_where_no_bar_can_be_drawn_there_is_a_sentence(trace, terminal):
-    sentence = "of the kernel time, by family: "
+    sentence = "kernel time, by family: "
     assert sentence in terminal(trace, TERM="dumb")
     assert sentence in terminal(trace, stream=io.StringIO)
     assert "█" not in (plain := terminal(trace, encoding="ascii", TERM="xterm"))

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_torchprof import UnknownLimit
 from pytest_torchprof.limits import LIMITS, read_limits
+from pytest_torchprof.limits.seen import CarriedByNone
 
 pytestmark = pytest.mark.any_torch
 
@@ -109,7 +110,7 @@ def test_a_word_is_suggested_only_where_it_is_near(run_tests, limits, advice):
     result.stderr.fnmatch_lines([f"*{advice}*"])
 
 
-@pytest.mark.parametrize(("tokens", "carried"), [("'gelu'", "gelu"), ("['gelu', 'mul']", "gelu and mul together")])
+@pytest.mark.parametrize(("tokens", "carried"), [("'gelu'", ("gelu",)), ("['gelu', 'mul']", ("gelu", "mul"))])
 def test_fused_on_eager_code_says_that_nothing_was_compiled(run_tests, tokens, carried):
     result = run_tests(
         f"""
@@ -118,7 +119,7 @@ def test_it():
     torch.nn.functional.gelu(x) * 2
 """
     )
-    result.stdout.fnmatch_lines([f"*nothing was compiled, and no kernel carries {carried} in step*"])
+    result.stdout.fnmatch_lines([f"*{CarriedByNone(carried, compiled=False)} in step*"])
 
 
 def test_what_cannot_be_told_names_the_kernels(run_tests):
@@ -137,7 +138,7 @@ def test_untold():
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*matches cannot be told for 1 kernel*", "*1 x pointwise div*"])
+    result.stdout.fnmatch_lines(["*for 1 kernel*[[]match-unknown]*", "*1 x pointwise div*"])
     assert "sin" not in "".join(line for line in result.stdout.lines if " x " in line)
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder
+from facts import says, why_not
 
-from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, attention, load
+from pytest_torchprof import LimitsMissed, UnknownLimit, attention, load
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.reasons.operators_untold import MatchesUntold, OperatorMatchUntold
 
 pytestmark = pytest.mark.any_torch
 
@@ -114,8 +116,12 @@ def test_another_version_or_library_is_not_it(recorded):
 @pytest.mark.parametrize("limit", ["kernels", "forbid_kernels", "only_kernels"])
 @pytest.mark.parametrize("name", [AOTRITON, "flash_fwd_kernel"])
 def test_a_name_that_does_not_tell_its_version_fulfils_and_breaks_nothing(recorded, name, limit):
-    with pytest.raises(NotMeasured, match=r"cannot be told for 1 kernel.*\[match-unknown\]"):
-        recorded(name).expect(**{limit: attention(version=3)})
+    why = why_not(lambda: recorded(name).expect(**{limit: attention(version=3)}))
+    assert why.code == "match-unknown"
+    if limit == "only_kernels":
+        assert says(why, MatchesUntold, kernels=1)
+    else:
+        assert says(why, OperatorMatchUntold, pattern="attention(version=3)", count=1)
 
 
 @pytest.mark.parametrize("version", [1, 5, "3", True, 3.0, None])

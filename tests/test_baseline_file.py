@@ -28,6 +28,7 @@ from pytest_torchprof.baseline import (
     split_key,
     update,
 )
+from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -403,5 +404,5 @@ def test_no_baseline_is_written_through_a_folder_that_is_a_link(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_nobody_waits_for_a_baseline_that_is_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "test_it.cpu-x86_64.json")
-    with pytest.raises(UnreadableBaseline, match="it is no file, but a pipe"):
+    with pytest.raises(UnreadableBaseline, match=str(InsteadOfFile.SPECIAL)):
         read(tmp_path / "test_it.cpu-x86_64.json")

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from pytest_torchprof.reasons.capturing import (
+    ProfilerEnded,
     ProfilerInside,
     ProfilerOnOtherThread,
     ProfilerRuns,
@@ -404,7 +405,7 @@ def test_a_session_ended_behind_our_back_is_not_measured(tmp_path):
         """,
     )
     assert said == {
-        "why": "another profiler ended this one during the measurement [another-profiler]",
+        "why": str(ProfilerEnded()),
         "calls": 1 + 3 * 3,
         "files": [],
     }

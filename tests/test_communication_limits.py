@@ -9,6 +9,7 @@ from facts import says, why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
 from pytest_torchprof.limits import check_limits, read_limits
+from pytest_torchprof.limits.seen import HiddenShare
 from pytest_torchprof.reasons.job_limits import (
     CollectiveTimesUnknown,
     CollectiveUntold,
@@ -133,7 +134,7 @@ def test_a_limit_that_holds_in_each_step(profile_of, limits):
         ({"max_comm_bytes": 2000}, "3.91 KiB in 1 collective in step 1 of 2"),
         ({"max_exposed_communication": "49us"}, "50.0 us exposed, of 100 us of communication in step 1 of 2"),
         ({"max_exposed_communication": 0.33}, "50.0 us = 33.3% of 150 us exposed"),
-        ({"min_overlap": 0.51}, "50.0% of 100 us of communication is hidden in step 1 of 2"),
+        ({"min_overlap": 0.51}, f"{HiddenShare(0.5, 100)} in step 1 of 2"),
     ],
 )
 def test_a_limit_that_is_missed_says_what_was_seen_where(profile_of, limits, said):
@@ -207,7 +208,7 @@ def test_limits_on_a_recorded_training_step(shared_trace):
     profile = load(shared_trace("a100_megatron_tp8_rank0"))
     assert judged(profile, collectives={"all_reduce": 85, "broadcast": 0}, max_exposed_communication="242ms") == "holds"
     assert "85 x all_reduce, expected 84" in judged(profile, collectives={"all_reduce": 84})
-    assert "0% of 241 ms of communication is hidden" in judged(profile, min_overlap=0.1)
+    assert f" {HiddenShare(0, 241_000)}" in judged(profile, min_overlap=0.1)
     unknown = judged(load(shared_trace("b200_eager_nvjet")), max_comm_bytes="1TB")
     assert unknown.startswith("not measured: ")
 
@@ -236,7 +237,7 @@ def reduced_twice(tmp_path_factory):
         ({"max_comm_bytes": 2999}, "2 collectives"),
         ({"max_exposed_communication": 1.0}, "holds"),
         ({"max_exposed_communication": "0ns"}, "exposed, of"),
-        ({"min_overlap": 0.99}, "of communication is hidden"),
+        ({"min_overlap": 0.99}, "is hidden in step "),
     ],
 )
 def test_limits_on_what_gloo_does_on_the_cpu(reduced_twice, limits, outcome):
@@ -280,7 +281,7 @@ def divided(tmp_path_factory):
         ("forward", {"max_comm_bytes": 1999}, "in 1 collective in occurrence 1 of 1 in step"),
         ("reduce", {"max_exposed_communication": "0ns"}, "of communication in occurrence 1 of 1 in step"),
         ("reduce", {"max_exposed_communication": 1.0, "min_overlap": 0}, "holds"),
-        ("forward", {"min_overlap": 1.0}, "of communication is hidden in occurrence 1 of 1"),
+        ("forward", {"min_overlap": 1.0}, "is hidden in occurrence 1 of 1"),
     ],
 )
 def test_limits_within_a_range_are_on_what_was_asked_for_there(divided, name, limits, outcome):

@@ -70,7 +70,7 @@ def test_what_is_no_device_is_refused(recording, capsys):
 
 
 def test_a_recording_of_a_gpu_is_not_taken_for_one_of_the_cpu(shared_trace):
-    with pytest.raises(TorchprofError, match="GPU operations, so the cpu is not what was measured"):
+    with pytest.raises(TorchprofError, match="GPU operations, so the cpu "):
         load(shared_trace("a100_sam_fast_large"), device="cpu")
 
 

@@ -15,6 +15,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare.number_words import number_words
 from pytest_torchprof.compare.words import change_words
+from pytest_torchprof.reasons.own_steps import NoGpuOperations
 
 pytestmark = pytest.mark.any_torch
 
@@ -346,7 +347,7 @@ def test_a_recording_that_is_not_measured_is_not_compared(tmp_path, capsys):
         assert run([*map(str, pair), "--json"]) == 3
         said = capsys.readouterr()
         assert said.out == ""
-        assert f"{bad} is not measured: 1 launch and no GPU operation" in said.err
+        assert f"{bad} is not measured: {NoGpuOperations(launches=1)}" in said.err
     with pytest.raises(NotMeasured, match="no GPU operation"):
         load(good).diff(load(bad))
 

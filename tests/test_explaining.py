@@ -7,7 +7,16 @@ import json
 import pytest
 
 from pytest_torchprof import load
-from pytest_torchprof.reasons.lines import BlockOver, LoopOver, RepeatRaised
+from pytest_torchprof.reasons.capturing import ProfilerInside
+from pytest_torchprof.reasons.composed import RepeatUnmeasured
+from pytest_torchprof.reasons.lines import (
+    BlockOver,
+    LoopOver,
+    OthersTakeNoPart,
+    RepeatRaised,
+    RepeatRanOthers,
+    TooManyLines,
+)
 
 MODEL = """\
 import torch
@@ -185,11 +194,11 @@ def test_it():
     [
         ("if len(calls) == 9: raise ValueError('only eight')", RepeatRaised("ValueError: only eight").sentence),
         ("if len(calls) == 9: pytest.skip('no more')", RepeatRaised("Skipped: no more").sentence),
-        ("if len(calls) == 9: torch.sin(x)", "the repeat with stacks ran other kernels (1 more x aten::sin)"),
-        ("if len(calls) < 9: torch.sin(x)", "the repeat with stacks ran other kernels (1 fewer x aten::sin)"),
+        ("if len(calls) == 9: torch.sin(x)", RepeatRanOthers("aten::sin", 1).sentence),
+        ("if len(calls) < 9: torch.sin(x)", RepeatRanOthers("aten::sin", -1).sentence),
         (
             "if len(calls) == 9: open_profiler()",
-            "the repeat with stacks was not measured: another profiler was started*",
+            RepeatUnmeasured(ProfilerInside("*", left_running=False)).text,
         ),
     ],
 )
@@ -223,9 +232,7 @@ def test_it():
 """
     result = run_model(source)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["  lines: not known: * a step reaches more than 250,000 lines and modules [[]lines-not-known]"]
-    )
+    result.stdout.fnmatch_lines([f"  lines: not known: * {TooManyLines(250_000).sentence} [[]lines-not-known]"])
     result.stdout.no_fnmatch_line("* in test_it*")
 
 
@@ -250,7 +257,7 @@ def test_calls():
 """
     result = run_model(source)
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["  lines: not known: * the code runs on 2 ranks, and the others would not take part*"])
+    result.stdout.fnmatch_lines([f"  lines: not known: * {OthersTakeNoPart(2).sentence}*"])
 
 
 def test_a_block_that_raises_when_it_is_repeated_fails_by_its_limit(run_model):

@@ -204,14 +204,14 @@ def test_a_file_for_speedscope_is_what_its_schema_says(called, capsys):
         (["--lanes", "--collapsed"], "not allowed with argument --lanes"),
         (["--lanes", "--by", "stack"], "--lanes does not go with --by"),
         (["--speedscope", "--weight", "gpu"], "--speedscope does not go with --weight"),
-        (["--collapsed", "--by", "stack"], "--by stack: that is not in the recording; expected operator"),
+        (["--collapsed", "--by", "stack"], "--by stack: .*; expected operator"),
         (["--collapsed", "--weight", "tpu"], "'tpu'"),
         (["--lanes", "-o", "no/such/folder"], "no/such/folder cannot be written"),
     ],
 )
 def test_what_cannot_be_exported_is_said(overlapping, capsys, words, problem):
     assert main(["export", str(overlapping), *words]) == 2
-    assert problem in capsys.readouterr().err
+    assert re.search(problem, capsys.readouterr().err)
 
 
 def asked(host: str, path: str, port_named: str = f"127.0.0.1:{PORT}") -> http.client.HTTPResponse:

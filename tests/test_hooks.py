@@ -108,7 +108,7 @@ FAILING = [
     ("import unittest; raise unittest.SkipTest('no')", "raised SkipTest: no"),
     ("1 / 0", "raised ZeroDivisionError: division by zero"),
     ("return None", "raised TypeError: *"),
-    ("yield 3", "returned 3 instead of a finding"),
+    ("yield 3", "returned 3 *"),
     ("yield OtherFinding(code='cosines', title='x', message='x')", "returned <Finding *"),
     ("yield OtherFinding(code='sines', title='x', message='x', severity='critical')", "returned <Finding *"),
     ("yield OtherFinding(code='sines', title='x', message='x', saves_us=float('nan'))", "raised ValueError: *"),

@@ -11,7 +11,9 @@ from jobs import SEND_RECV, rank_of, recording, reduce
 
 from pytest_torchprof import TorchprofError, UnreadableRecording, load, load_ranks
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits.seen import SameOnRanks
 from pytest_torchprof.reasons.collectives import Gap
+from pytest_torchprof.reasons.job_limits import NoGroupOfTwo
 
 pytestmark = pytest.mark.any_torch
 
@@ -223,11 +225,11 @@ def pipeline(tmp_path):
     ("more", "value", "status", "said"),
     [
         ((), "True", 1, "2 differences between ranks"),
-        ((), "tp", 0, "the same on 4 ranks within each of 2 groups"),
-        ((), "8", 0, "the same on 2 ranks within each of 1 group"),
-        (["gemm"], "7", 0, "the same on 2 ranks"),
+        ((), "tp", 0, str(SameOnRanks(4, 2))),
+        ((), "8", 0, str(SameOnRanks(2, 1))),
+        (["gemm"], "7", 0, str(SameOnRanks(2))),
         (["gemm"], "tp", 1, "rank 3 against rank 2: 1 more x gemm gemm in step 1"),
-        ((), "dp", 3, 'no process group "dp" has two ranks among the recordings; there are: 7 tp, 8 tp'),
+        ((), "dp", 3, str(NoGroupOfTwo("dp", "7 tp, 8 tp"))),
         ((), "[1]", 2, "expected True, or the name or description of a process group"),
     ],
 )

@@ -345,9 +345,7 @@ def test_a_gap_of_the_commit_that_an_earlier_version_gave_in_words_is_read_in_th
 
 
 def test_a_text_of_an_earlier_version_is_read_as_it_stands():
-    assert str(catalogue.from_stored("the profiler lost events [lost-kernels]")) == (
-        "the profiler lost events [lost-kernels]"
-    )
+    assert str(catalogue.from_stored("records went missing [lost-kernels]")) == "records went missing [lost-kernels]"
 
 
 @pytest.mark.parametrize(

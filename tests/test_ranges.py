@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 from builder import AUTOGRAD, MAIN, TraceBuilder
-from facts import says, why_not
+from facts import reasons_in, says, why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, mark
 from pytest_torchprof.cli import main
@@ -397,7 +397,7 @@ def test_it(torchprof):
     run_tests(source).assert_outcomes(passed=1)
 
 
-def test_in_compiled_code_a_mark_breaks_no_graph_and_its_range_is_not_measured(run_tests):
+def test_in_compiled_code_a_mark_breaks_no_graph_and_its_range_is_not_measured(run_tests, pytester):
     source = """
 @pytest.mark.torchprof(device="cpu", max_graph_breaks=0, max_recompiles=0, ranges={"inside": {"max_kernels": 99}})
 def test_inside(torchprof):
@@ -415,10 +415,11 @@ def test_around(torchprof):
         return step(a)
     torchprof(run, x)
 """
-    result = run_tests(source)
+    result = run_tests(source, "--torchprof-report=out.json")
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(
-        ['1 limit not measured: max_kernels in "inside"*', "*torch.compile drops ranges inside the code*"]
+    result.stdout.fnmatch_lines(['1 limit not measured: max_kernels in "inside"*'])
+    assert any(
+        says(why, RangeNotInStep, name="inside", compiled=True) for why in reasons_in(pytester.path / "out.json")
     )
 
 

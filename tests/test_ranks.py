@@ -197,9 +197,7 @@ def test_recordings_of_ranks_that_are_not_of_one_job_are_not_judged_together_and
     together = ALONE.replace("max_kernels=2", "same_kernels=True")
     result = as_rank(Rank(1, 2), "--torchprof-replay=kept", source=together)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*same_kernels=True*not measured: the recordings are not of one job:*", "*[[]mixed-jobs[]]"]
-    )
+    result.stdout.fnmatch_lines(["*same_kernels=True*not measured: *", "*[[]mixed-jobs[]]"])
 
 
 def test_a_replay_without_ranks_says_how_those_of_ranks_are_judged(as_rank):
@@ -209,7 +207,7 @@ def test_a_replay_without_ranks_says_how_those_of_ranks_are_judged(as_rank):
     result.assert_outcomes(failed=1)
     assert result.ret != 0
     result.stdout.fnmatch_lines(
-        ["*no recording of test_it.py::test_it*there are those of rank 0 of 2, rank 1 of 2*RANK=0 WORLD_SIZE=2 pytest*"]
+        ["*no recording of test_it.py::test_it*those of rank 0 of 2, rank 1 of 2*RANK=0 WORLD_SIZE=2 pytest*"]
     )
 
 

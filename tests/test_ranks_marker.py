@@ -16,6 +16,7 @@ import pytest
 from left_behind import left_in
 
 from pytest_torchprof import load
+from pytest_torchprof.reasons.other_ranks import EndedItsRun
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
@@ -187,7 +188,8 @@ def test_a_rank_that_dies_is_not_measured_and_no_expected_failure(run):
 
 def test_a_rank_that_ends_its_run_fails_its_test_alone(run):
     assert "FAILED test_it.py::test_exits - rank 1 of 2: pytest was ended there: Exit: enough" in run.said
-    assert "rank 0 of 2: not measured: rank 1 has ended its run before the end of the test: Exit: enough" in run.said
+    ended = EndedItsRun(rank=1, goal="the end of the test", explanation="Exit: enough")
+    assert f"rank 0 of 2: not measured: {ended.sentence}" in run.said
 
 
 def test_a_rerun_is_a_new_job_and_a_rank_that_skips_skips_the_test(run):

@@ -15,6 +15,7 @@ from facts import why_unreadable
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.unreadable import (
     BinaryData,
@@ -287,7 +288,7 @@ def test_nobody_waits_for_a_pipe(tmp_path, monkeypatch, capsys, words):
     own_recording({"k": 1}).write(tmp_path / "a.json")
     os.mkfifo("pipe.json")
     assert main([*words, "pipe.json"]) == 2
-    assert "no file, but a pipe, a socket or a device; write what comes out of it to a file" in capsys.readouterr().err
+    assert re.search(f"pipe.json.*: {InsteadOfFile.SPECIAL}", capsys.readouterr().err)
     assert why_unreadable(lambda: load(tmp_path)) == SpecialFile(str(tmp_path / "pipe.json"))
 
 

@@ -9,12 +9,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from builder import TraceBuilder, own_recording, write
+from facts import says
 from fresh import run_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.lost_work import UntimedKernels
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace.metadata import Adoption
 
@@ -236,7 +238,7 @@ def test_a_kernel_without_a_time_counts_and_makes_the_recording_unbelievable(tmp
     next(event for event in builder.events if event["cat"] == "kernel")["ts"] = moment
     profile = load(builder.write(tmp_path / "t.json"))
     assert [step.numbers.kernels for step in profile.steps] == [1, 1]
-    assert "without a usable time" in profile.why_not
+    assert says(profile.doubt, UntimedKernels, operations=1)
 
 
 @pytest.mark.parametrize("odd", ["inf", "-inf", "nan", "NaN", "Infinity", "-nan(ind)", "1.#INF", "0x1F", "01"])

@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from pytest_torchprof.reasons.unreadable import InPerfettosFormat
+
 MEASURED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=2)
 def test_body():
@@ -85,7 +87,7 @@ def test_a_recording_in_perfettos_own_format_is_not_measured_and_says_what_to_do
         kept.write_bytes(b"\n\x02\x50\x01")
     result = run_tests(FORBIDDEN, "--torchprof-replay=out")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*not a recording that can be read: it is in Perfetto's own format*"])
+    assert InPerfettosFormat().sentence in " ".join(result.stdout.str().split())
 
 
 def test_recordings_that_no_test_judged_are_listed(run_tests):
@@ -121,7 +123,7 @@ def test_result(torchprof):
     run_tests(source, "--torchprof-save=kept").assert_outcomes(passed=1)
     result = run_tests(source, "--torchprof-replay=kept", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*a replay does not run the measured code, so there is no result*"])
+    result.stdout.fnmatch_lines(["*a replay does not run * no result*"])
 
 
 @pytest.mark.parametrize(

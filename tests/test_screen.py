@@ -13,6 +13,8 @@ from pytest_torchprof import LimitsMissed, load
 from pytest_torchprof.limits import FailureLine, Screen, Verdict, check_limits, error_for, read_limits
 from pytest_torchprof.limits.evidence import LineInWords, WorkRow
 from pytest_torchprof.limits.seen import InWords
+from pytest_torchprof.reasons.recordings import NeedsGpu
+from pytest_torchprof.reasons.testing import EndedByError
 
 pytestmark = pytest.mark.any_torch
 
@@ -72,7 +74,7 @@ def test_quietly_one_line_says_the_limit_both_numbers_and_a_kernel(run_tests):
 def test_quietly_what_was_not_measured_is_one_line_too(run_tests):
     source = "@pytest.mark.torchprof(device='cpu', max_syncs=0)\ndef test_it():\n    torch.sin(x)\n"
     assert failure_section(run_tests(source, "-q")) == [
-        "max_syncs=0: not measured: device 'cpu' has no blocking calls; this limit needs a GPU [needs-gpu]"
+        f"max_syncs=0: not measured: {NeedsGpu('cpu', 'blocking calls')}"
     ]
 
 
@@ -461,8 +463,7 @@ def test_body():
         "--torchprof-report=out.json",
     ).assert_outcomes(failed=3)
     results = json.loads((pytester.path / "out.json").read_text())["results"]
-    ended = "the measured code was not run to its end: it raised ValueError: no such shape"
-    reason = f"not measured: {ended} [not-run-to-end]"
+    reason = f"not measured: {EndedByError('ValueError: no such shape')}"
     assert [result["message"].removeprefix("block: ") for result in results] == [reason] * 3
 
 

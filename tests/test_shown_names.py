@@ -91,7 +91,7 @@ def test_what_a_terminal_cannot_show_matches_as_it_is_shown():
         ("pointwise fill [2]", "write 'pointwise fill' for all of them"),
         ("pointwise ver...[2]", "write 'pointwise ver...' for all of them"),
         ("...", "it says nothing"),
-        ("aten::", "all of its operators are 'aten::*'"),
+        ("aten::", "operators are 'aten::*'"),
         ("aten::mm.default", "it has no overload: 'aten::mm'"),
         ("mm.default", "it has no overload: 'mm'"),
         ("add.Tensor", "it has no overload: 'add'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from itertools import combinations, cycle
 from time import perf_counter, perf_counter_ns
 
@@ -261,7 +262,7 @@ def test_what_was_wrong_with_the_machine_is_shown(run_tests, pytester):
 def test_where_nobody_tells_what_was_wrong_with_the_machine_that_is_said():
     with nvml.watched("GPU-that-is-not-there") as disturbances:
         (said,) = disturbances()
-    assert said.startswith("nobody told whether the GPU was slowed down or used by others (")
+    assert re.match(r"nobody told .* slowed down or used by others \(", said)
 
 
 def test_a_kept_recording_is_judged_as_it_was_live(run_tests, pytester):
@@ -349,7 +350,7 @@ def test_a_step_too_long_to_sample_is_not_measured(run_tests, monkeypatch):
     monkeypatch.setattr("pytest_torchprof.capture.samples._LIMIT_S", 0.0)
     result = run_tests(TIMED)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*20 samples *measure a smaller part*"])
+    result.stdout.fnmatch_lines(["*not measured: *20 samples *", "*[[]no-times]*"])
 
 
 def test_a_block_left_while_times_are_sampled_is_not_measured(run_tests):

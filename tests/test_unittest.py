@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_torchprof.reasons.testing import LimitsUnused
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 pytestmark = pytest.mark.any_torch
@@ -320,7 +321,7 @@ def test_it(torchprof):
         "--torchprof-device=cpu",
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*torchprof.limits() sets max_kernels, min_kernels, and no measurement comes after*"])
+    result.stdout.fnmatch_lines([f"*{LimitsUnused(('max_kernels', 'min_kernels')).sentence}*"])
 
 
 REFUSED = {
