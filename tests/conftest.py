@@ -18,7 +18,7 @@ import hypothesis
 import installed
 import postgres
 import pytest
-from _pytest.pytester import SysModulesSnapshot  # it has no public name
+import quick_runs
 from simulated import gpu_is_simulated
 
 if TYPE_CHECKING:
@@ -110,12 +110,9 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     By itself it forgets every module that the tests brought in. torch cannot be imported twice, and what the
     profiler and Dynamo know is the process's; only the tests' own modules are forgotten.
     """
-
-    def snapshot() -> SysModulesSnapshot:
-        return SysModulesSnapshot(preserve=lambda name: not name.startswith(("test_", "conftest", "outside")))
-
-    pytester._sys_modules_snapshot = snapshot()
-    pytester._Pytester__take_sys_modules_snapshot = snapshot
+    pytester._sys_modules_snapshot = quick_runs.Modules()
+    pytester._Pytester__take_sys_modules_snapshot = quick_runs.Modules
+    quick_runs.ask_once(monkeypatch)
     # A module that is written twice in a second would be taken for the same.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("importlib.metadata.distributions", installed.distributions)
