@@ -264,7 +264,7 @@ def test_whatever_a_record_calls_its_things_neither_terminal_nor_page_obeys_it(t
         kernels = {f"{NASTY}{'new' if at > 2 else 'old'}": 2 + at // 3, "gemm": 1}
         facts = {"label": NASTY, "source": NASTY, "code": None, "device": NASTY}
         measured = launched(f"t.py::test[{NASTY}]", kernels, **facts)
-        environment = replace(H100, gpu=NASTY, torch=f"{NASTY}{at > 4}", python=NASTY, driver=NASTY)
+        environment = replace(H100, gpu=NASTY, cpu=NASTY, torch=f"{NASTY}{at > 4}", python=NASTY, driver=NASTY)
         lost = launched("t.py::test_lost", None, code=NASTY)
         return replace(
             run_of(at, measured, lost, branch=NASTY, environment=environment),

@@ -1064,13 +1064,72 @@ def test_renamings_that_lead_to_each_other_leave_names_as_they_are(where, capsys
         ("test_model.py::test_block", "test_new.py::*", "bad-usage"),
         ("test_modl.py::*", "test_new.py::*", "no-history"),
         ("test_model.py::*", "test_beside.py::*", "bad-usage"),
+        ("test_model.py", "test_new.py", "bad-usage"),
+        ("tests/*", "new/*", "bad-usage"),
+        (TEST, "test_new.py", "bad-usage"),
     ],
-    ids=["a file to none", "a test to a file", "a file that no run has", "two tests of one run"],
+    ids=[
+        "a file to none",
+        "a test to a file",
+        "a file that no run has",
+        "two tests of one run",
+        "files without their tests",
+        "folders",
+        "a test to a file without its tests",
+    ],
 )
 def test_files_that_cannot_be_joined_are_refused(where, capsys, old, new, code):
     fill(where, [run_of(1, launched(TEST, FIVE), launched("test_beside.py::test_block", FIVE))])
     assert main(["history", "alias", where, old, new]) == 2
     assert f"[{code}]" in capsys.readouterr().err
+
+
+def test_a_file_that_is_named_without_its_tests_is_answered_with_what_to_write(where, capsys):
+    fill(where, [run_of(1, launched(TEST, FIVE))])
+    assert main(["history", "alias", where, "test_model.py", "test_new.py"]) == 2
+    assert "test_model.py::*" in capsys.readouterr().err
+    assert main(["history", "alias", where, "tests/*", "new/*"]) == 2
+    assert "'tests/test_old.py::*' 'tests/test_new.py::*'" in capsys.readouterr().err
+
+
+def old_names(capsys, where):
+    told = json.loads(answers(capsys, where, "changes", "--json"))
+    return [(own["old"], own["now"], own["alias"], own["since"]) for own in told["old_names"]]
+
+
+def test_a_later_test_under_an_earlier_name_is_named_with_the_line_that_takes_it_for_its_own(where, capsys):
+    """In the file of the old name somebody has begun anew."""
+    old, new, later = OLD_FILE.format("a"), NEW_FILE.format("a"), OLD_FILE.format("later")
+    moved = [run_of(at, launched(old if at < 2 else new, FIVE)) for at in range(4)]
+    fill(where, moved)
+    answers(capsys, where, "alias", "test_old.py::*", "tests/test_new.py::*")
+    assert old_names(capsys, where) == []
+    fill(where, [run_of(at, launched(new, FIVE), launched(later, SIX)) for at in (4, 5)])
+    assert old_names(capsys, where) == [(later, NEW_FILE.format("later"), "test_old.py::*", sha(4))]
+    shown = " ".join(answers(capsys, where, "changes").split())
+    assert f"torchprof history alias STORE {later} {later}" in shown
+    answers(capsys, where, "alias", later, later)
+    assert old_names(capsys, where) == []
+    assert joined_in(capsys, where) == {new: 6, later: 2}
+
+
+def test_a_test_that_takes_the_earlier_name_of_another_is_named_unless_the_renaming_came_back(where, capsys):
+    new = "test_new.py::test_block"
+    names = [TEST, TEST, new, new, TEST]
+    fill(where, [run_of(at, launched(name, FIVE)) for at, name in enumerate(names)])
+    answers(capsys, where, "alias", TEST, new)
+    assert old_names(capsys, where) == [(TEST, new, TEST, sha(4))]
+    fill(where, [run_of(5, launched(new, FIVE))])
+    assert old_names(capsys, where) == []
+
+
+def test_a_test_that_was_gone_before_its_file_moved_is_no_later_one(where, capsys):
+    old, new, gone = OLD_FILE.format("a"), NEW_FILE.format("a"), OLD_FILE.format("gone")
+    there = launched(NEW_FILE.format("ever"), FIVE)
+    fill(where, [run_of(0, launched(old, FIVE), launched(gone, FIVE), there)])
+    fill(where, [run_of(at, launched(old if at < 2 else new, FIVE), there) for at in range(1, 4)])
+    answers(capsys, where, "alias", "test_old.py::*", "tests/test_new.py::*")
+    assert old_names(capsys, where) == []
 
 
 def test_what_was_accepted_stays_so_though_its_file_moves_later(where, capsys):

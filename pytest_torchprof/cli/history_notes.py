@@ -160,6 +160,9 @@ def _refuse_two_tests(store: Store, old: str, new: str) -> set[str]:
         for test in tests:
             if (later := renamed.later_name(test)) != test and later in tests:
                 both = record.uuid, test, later
+    for name in (old, new):
+        if "::" not in name and name not in names:
+            raise TorchprofError(f"{name} names no test: {_written(name)}", Code.BAD_USAGE)
     if not any(_is_meant(old, test) for test in names):
         raise no_such_test(old, names)
     if both is not None:
@@ -167,6 +170,14 @@ def _refuse_two_tests(store: Store, old: str, new: str) -> set[str]:
         problem = f"the run {uuid} measured {earlier} and {later} alike: they are two tests, and no alias joins them"
         raise TorchprofError(problem, Code.BAD_USAGE)
     return names
+
+
+def _written(name: str) -> str:
+    """Return what to write for what has the form of a file or of a folder."""
+    if name.endswith(".py"):
+        return f"{name}{ALL_OF} stands for all tests of the file"
+    example = f"'tests/test_old.py{ALL_OF}' 'tests/test_new.py{ALL_OF}'"
+    return f"expected a test, or a file, such as {example}; of a folder each file has an alias of its own"
 
 
 def _is_meant(name: str, test: str) -> bool:

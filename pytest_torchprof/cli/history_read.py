@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.cli import UsageError
+from pytest_torchprof.history.newest import newest_was_due
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
@@ -66,8 +68,15 @@ def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
     refused: list[BadRecord] = []
     runs = believed(read_many(reader, store.packed()), refused)
     notes = notes_by_subject(believed(store.notes()))
-    branch = branch_runs(runs, reader.kernels, arguments.branch, repository, notes)
+    branch = _due(branch_runs(runs, reader.kernels, arguments.branch, repository, notes), repository)
     return replace(branch, refused=len(refused)), series_of(branch)
+
+
+def _due(branch: BranchRuns, repository: Repository | None) -> BranchRuns:
+    """Return a branch that says whether whoever asks was to measure its newest commit."""
+    if repository is None or not branch.ahead:
+        return branch
+    return replace(branch, newest_was_due=newest_was_due(branch, repository.head, os.environ))
 
 
 def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
@@ -101,7 +110,7 @@ def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[S
     runs = tables.runs_of({name: ids[name] for name in ids if now[name] in families})
     if runs is None or not names:
         return None
-    branch = branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes)
+    branch = _due(branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes), repository)
     own = _of_test(branch, series_of(branch), arguments.test)
     return (branch, own) if own else None
 

@@ -243,6 +243,9 @@ def history() -> Schema:
         "not_pushed": listed(TEXT),
         "ci_pause": nullable(fields({**every("last since", TEXT), "ahead": listed(TEXT)})),
         "diverged": listed(TEXT),
+        "ahead": listed(TEXT),
+        "newest_was_due": BOOL,
+        "behind": listed(fields(every("folder last", TEXT))),
         "events": listed(event),
         "stopped": listed(
             fields(
@@ -254,6 +257,7 @@ def history() -> Schema:
             )
         ),
         "lacking": listed(fields({**series, "id": TEXT, **every("accepted last", nullable(TEXT))})),
+        "old_names": listed(fields(every("old now alias since", TEXT))),
         "series": listed(judged),
         "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),
         "times": listed(fields({**times, "points": WHOLE, **shown})),

@@ -16,6 +16,8 @@ from pytest_torchprof.history.event_ids import (
     time_accepted_because,
     time_event_id,
 )
+from pytest_torchprof.history.lacking import projects_behind
+from pytest_torchprof.history.renamed import old_names_again
 from pytest_torchprof.history.series import all_lacking, all_stopped
 
 if TYPE_CHECKING:
@@ -50,9 +52,13 @@ def changes_json(
         "not_pushed": branch.not_pushed,
         "ci_pause": None if branch.ci_pause is None else to_builtins(branch.ci_pause),
         "diverged": branch.diverged,
+        "ahead": branch.ahead,
+        "newest_was_due": branch.newest_was_due,
+        "behind": to_builtins(projects_behind(branch)),
         "events": [_event(event, branch.notes) for event in events],
         "stopped": [_stopped(stopped, branch.notes) for stopped in all_stopped(all_series)],
         "lacking": [_lacking(lacking, branch.notes) for lacking in all_lacking(all_series)],
+        "old_names": to_builtins(old_names_again(all_series)),
         "series": [
             {
                 **asdict(series.key),

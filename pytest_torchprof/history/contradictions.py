@@ -48,11 +48,20 @@ def refuse_run(run: Any) -> None:
         raise Contradiction(f"it began at {run.began.isoformat()}, before there was anything to measure")
     if run.event == _LOCAL and run.ci is not None:
         raise Contradiction("it is a local run, and has a job of a CI service")
+    _refuse_machine(run)
     if run.commit is not None:
         _refuse_commit(run.commit)
         if run.commit.date > run.ended + _CLOCKS_DIFFER:
             date = run.commit.date.isoformat()
             raise Contradiction(f"its commit is of {date}, after the run ended at {run.ended.isoformat()}")
+
+
+def _refuse_machine(run: Any) -> None:
+    for name in ("gpu", "cpu", "driver"):
+        own = getattr(run.machine, name)
+        # What has recorded nothing may know its machine all the same.
+        if run.environments and own not in (None, *(getattr(environment, name) for environment in run.environments)):
+            raise Contradiction(f"its machine has the {name} {own!r}, and none of its environments does")
 
 
 def _refuse_commit(commit: Any) -> None:
@@ -79,6 +88,8 @@ def refuse_measurement(measured: Any) -> None:
         raise Contradiction(f"{measured.test} ran on rank {rank} of {ranks}")
     if measured.outcome in (Outcome.NOT_MEASURED, Outcome.SKIPPED) and (measured.counts or measured.structure):
         raise Contradiction(f"{measured.test} was not measured, and has numbers")
+    if measured.environment is None and (measured.counts or measured.structure):
+        raise Contradiction(f"{measured.test} has numbers, and names no environment")
 
 
 def refuse_structure(name: str, kernels: Sequence[Any]) -> None:

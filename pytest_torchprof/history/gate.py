@@ -64,9 +64,10 @@ def is_lacking(series: Series, since: datetime | None) -> bool:
 
 
 def is_unsure(branch: BranchRuns) -> bool:
-    """Whether the runs of a branch, or their order, are not known in full."""
+    """Whether the runs of a branch, their order, or its newest commit are not known in full."""
     is_ordered = branch.ordered_by is not OrderedBy.DATES and not branch.not_in_git
-    return not is_ordered or branch.refused > 0 or branch.ci_pause is not None
+    is_measured = bool(branch.runs) and branch.ci_pause is None and not branch.newest_was_due
+    return not is_ordered or not is_measured or branch.refused > 0
 
 
 def is_since(point: Point, since: datetime | None) -> bool:

@@ -91,16 +91,27 @@ class Notes(Struct, frozen=True, kw_only=True):
 
     def later_name(self, test: str) -> str:
         """Return the node id that a test got next; the same where it kept it."""
+        old, new = self.renaming_of(test)
+        return new + test.removeprefix(old)
+
+    def later_names(self, test: str) -> list[str]:
+        """Return the node ids that a test got, one after the other, without the one that is given."""
+        names = [test]
+        while (name := self.later_name(names[-1])) not in names:
+            names.append(name)
+        return names[1:]
+
+    def renaming_of(self, test: str) -> tuple[str, str]:
+        """Return how the node id of a test began before it got the next one, and then; empty where it kept it."""
         if test in self.aliases:
-            return self.aliases[test]
+            return test, self.aliases[test]
         # What has moved from a file into a class of it begins as before, and has moved.
         moved = (
             (old, new)
             for old, new in self.moved.items()
             if test.startswith(old) and not (new.startswith(old) and test.startswith(new))
         )
-        old, new = next(moved, ("", ""))
-        return new + test.removeprefix(old)
+        return next(moved, ("", ""))
 
 
 def latest_name(given: str, later: Callable[[str], str], most: int) -> str:

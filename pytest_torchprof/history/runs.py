@@ -74,6 +74,10 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     """Where CI seems to have left the branch, so that what it does not know may be the branch's newest code."""
     diverged: tuple[str, ...] = ()
     """The commits measured on it that the repository holds aside from it, by their dates."""
+    ahead: tuple[str, ...] = ()
+    """The commits of it that came after the newest measured one, oldest first."""
+    newest_was_due: bool = False
+    """Whether the job of CI that asks was to measure the newest of these."""
     refused: int = 0
     """How many records cannot be believed: nobody knows what these runs measured, nor at which commit."""
 
@@ -125,6 +129,7 @@ def branch_runs(
         not_pushed=shas[LeftOut.NOT_PUSHED],
         ci_pause=ci_pause(points, aside[LeftOut.NOT_PUSHED], parents_in(usable)),
         diverged=shas[LeftOut.DIVERGED],
+        ahead=commits[place[sha_of(points[-1])] + 1 :] if points else commits,
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.reading import HistoryRun
-    from pytest_torchprof.history.record import MeasurementRecord
+    from pytest_torchprof.history.record import Event, MeasurementRecord
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.trace.metadata import Environment
 
@@ -41,11 +41,12 @@ class Series(Struct, frozen=True, kw_only=True):
     gaps: Mapping[str, int]
     """How many of its measurements were not judged, by the code of the reason or by their outcome."""
     missing: int
-    """How many complete runs on this hardware, from its first point on, did not measure it."""
+    """How many complete runs on this hardware, from its first point on, did not measure it, nor did another run of
+    their commit."""
     unmeasured: tuple[int, ...]
     """Where these runs, and those of its gaps, stand among those of the branch."""
     open_end: bool
-    """Whether the last of these runs, or that which tried last to measure it, has no point of it."""
+    """Whether the newest commit of these runs, or the run that tried last to measure it, has no point of it."""
     removed_at: str | None = None
     """The commit of the first run of all tests that no longer has its test; None as long as there is none."""
     stopped: StoppedHardware | None = None
@@ -93,12 +94,9 @@ class Series(Struct, frozen=True, kw_only=True):
 def series_of(branch: BranchRuns) -> list[Series]:
     """Return the series of a branch's runs, by their names."""
     drafts = _Drafts(branch.notes)
-    on: dict[tuple[str, str | None], list[int]] = {}
     for index, run in enumerate(branch.runs):
         drafts.add(index, run)
-        of_gpus = {hardware_of(environment) for environment in run.environments}
-        for hardware in {*of_gpus, *(environment.gpu for environment in run.environments)}:
-            on.setdefault((folder_of(run), hardware), []).append(index)
+    on = _runs_on(branch)
     lacking = _Lacking(branch)
     stopped = stopped_hardware(branch)
     newest: dict[tuple[str, str], int] = {}
@@ -117,6 +115,26 @@ def series_of(branch: BranchRuns) -> list[Series]:
             draft.series(key, lacking, own, newest[key.folder, key.test], last, stopped.get((key.folder, key.hardware)))
         )
     return sorted(made, key=lambda series: series.key.in_order)
+
+
+def _runs_on(branch: BranchRuns) -> dict[tuple[str, str | None], list[int]]:
+    """Return where the runs on each hardware stand, by the project's folder; all CPUs together are None.
+
+    A run that has recorded nothing, as where no test found a GPU, was to be on what the run before it was on that had
+    been started by the same event.
+    """
+    on: dict[tuple[str, str | None], list[int]] = {}
+    latest: dict[tuple[str, Event], set[str | None]] = {}
+    for index, run in enumerate(branch.runs):
+        own = (folder_of(run), run.event)
+        if run.environments:
+            latest[own] = {
+                *map(hardware_of, run.environments),
+                *(environment.gpu for environment in run.environments),
+            }
+        for hardware in latest.get(own, ()):
+            on.setdefault((own[0], hardware), []).append(index)
+    return on
 
 
 def _anywhere(key: SeriesKey) -> SeriesKey:
@@ -303,12 +321,17 @@ class _Draft(Struct):
         later = on[bisect_left(on, first) :]
         # A series without a point has no hardware of its own.
         able = later if stretches else [at for at, run in enumerate(branch.runs) if folder_of(run) == key.folder]
-        without = next((at for at in able if at > newest and lacking.of(at, key.test, newest)), len(branch.runs))
+        after = [at for at in able if branch.places[at] > branch.places[newest]]
+        without = next((at for at in after if lacking.of(at, key.test, newest)), len(branch.runs))
         later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
         for gap in self.gaps:
             gaps[gap.measured.code or str(gap.measured.outcome)] += len(gap.indices)
         missing = [index for index in later if index not in seen and branch.runs[index].complete]
+        if missing:
+            # Jobs that share out the tests measure one commit together.
+            measured = {branch.places[index] for index in seen}
+            missing = [index for index in missing if branch.places[index] not in measured]
         gone = None if without == len(branch.runs) else branch.runs[without].commit
         return Series(
             key=key,
@@ -317,10 +340,15 @@ class _Draft(Struct):
             gaps=gaps,
             missing=len(missing),
             unmeasured=tuple(sorted([*missing, *(index for gap in self.gaps for index in gap.indices)])),
-            open_end=gone is None and max([*later[-1:], self._newest_unjudged]) > last,
+            open_end=gone is None and (self._newest_unjudged > last or _is_later(branch, later[-1:], last)),
             removed_at=None if gone is None else gone.sha,
             stopped=stopped if gone is None and stretches else None,
         )
+
+
+def _is_later(branch: BranchRuns, newest: Iterable[int], last: int) -> bool:
+    """Whether the commit of a run comes after that of another one; -1 for none."""
+    return any(last < 0 or branch.places[index] > branch.places[last] for index in newest)
 
 
 def _key(  # noqa: PLR0913, PLR0917 - what a series is made of

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State, unchanged
 from pytest_torchprof.history.event_ids import SHOWN, accepted_because, change_id, event_id, remarks_on_changes
+from pytest_torchprof.history.lacking import projects_behind
+from pytest_torchprof.history.renamed import old_names_again
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.series import all_lacking, all_stopped
 from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line, wrapped
@@ -71,7 +73,14 @@ def heading_texts(branch: BranchRuns) -> list[str]:
         for shas, where, therefore in notices
         if shas
     ]
-    return [f"{held}, {_ORDER[branch.ordered_by]}", *left_out, *named, *_ci_pause_texts(branch)]
+    return [
+        f"{held}, {_ORDER[branch.ordered_by]}",
+        *left_out,
+        *named,
+        *_ci_pause_texts(branch),
+        *_ahead_texts(branch),
+        *_behind_texts(branch),
+    ]
 
 
 def _ci_pause_texts(branch: BranchRuns) -> list[str]:
@@ -83,6 +92,26 @@ def _ci_pause_texts(branch: BranchRuns) -> list[str]:
     ahead = first_of([sha[:7] for sha in pause.ahead])
     since = f"CI has measured nothing on {branch.branch} since {last}, for longer than is usual"
     return [f"{since}, while runs outside CI went on from there: {ahead}; what these launch is not judged"]
+
+
+def _ahead_texts(branch: BranchRuns) -> list[str]:
+    """Return that none of the newest commits was measured, and what that leaves open."""
+    if not branch.ahead:
+        return []
+    if not branch.runs:
+        return [f"no commit of {branch.branch} was measured"]
+    commits = [sha[:7] for sha in branch.ahead[::-1]]
+    since = f"{branch.runs[-1].commit.sha[:7]}: " if branch.runs[-1].commit is not None else ""
+    due = "; this job of CI was to measure the newest of them" if branch.newest_was_due else ""
+    return [f"not measured yet, {counted(len(commits), 'commit')} after {since}{first_of(commits)}{due}"]
+
+
+def _behind_texts(branch: BranchRuns) -> list[str]:
+    """Return which projects of the repository the newest runs did not measure."""
+    behind = [f"{own.folder or 'its root'}, last at {own.last[:7]}" for own in projects_behind(branch)]
+    return (
+        [f"not measured at the newest commit, of the projects of the repository: {first_of(behind)}"] if behind else []
+    )
 
 
 def event_lines(event: HistoryEvent, notes: Notes, width: int) -> list[str]:
@@ -136,7 +165,16 @@ def census_texts(all_series: Sequence[Series]) -> list[str]:
     removed = {series.key.test: series.removed_at for series in all_series if series.removed_at is not None}
     gone = [f"{test} (not in {commit[:7]})" for test, commit in removed.items()]
     removed_text = [f"removed: {first_of(gone)}"] if gone else []
-    return [judged, *removed_text, *stopped_texts(all_series), *lacking_texts(all_series)]
+    return [judged, *removed_text, *stopped_texts(all_series), *lacking_texts(all_series), *_old_name_texts(all_series)]
+
+
+def _old_name_texts(all_series: Sequence[Series]) -> list[str]:
+    """Return which tests have an earlier name again, and the command that takes each for a test of its own."""
+    return [
+        f"{own.old}, since {own.since[:7]}, counts as {own.now} by the alias of {own.alias}, which had another name by "
+        f"then; if it is another test: torchprof history alias STORE {shlex.quote(own.old)} {shlex.quote(own.old)}"
+        for own in old_names_again(all_series)
+    ]
 
 
 def lacking_texts(all_series: Sequence[Series]) -> list[str]:
