@@ -202,6 +202,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     families: Collection[str] = FAMILIES
     """The families to which it takes kernels of no known family not to belong; empty: it asks about each kernel itself,
     or about none. If it holds only on that assumption, it is not measured."""
+    missed_by_more: bool = True
+    """More work on the GPU than is recorded might miss it: it does not hold where a recording seems to lack some."""
     of_events_alone: bool = False
     """It asks neither what operators were given nor what the compiler did: names, numbers and times of events tell."""
 
