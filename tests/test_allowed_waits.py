@@ -9,6 +9,7 @@ from facts import why_not
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.reasons.composed import AllowanceUntold
 from pytest_torchprof.reasons.lines import FileNotFound, RepeatWentElsewhere
 from pytest_torchprof.reasons.recordings import Absent
@@ -331,6 +332,13 @@ def test_a_copy_that_blocks_counts_as_a_wait_where_all_waits_count(profile):
     text = missed(measured, max_syncs=0, waits="all")
     assert "max_syncs=0 1 wait 1 x Memcpy HtoD (Pageable -> Device) 30.0 us 4.00 KiB aten::copy_" in text
     measured.expect(max_syncs=0, waits="calls")
+
+
+def test_of_copies_and_calls_that_wait_the_first_is_what_waited_first(profile):
+    builder = copying(call_us=50)
+    wait(builder, 400)
+    (verdict,) = check_limits(profile(builder), read_limits({"max_syncs": 0, "waits": "all"}))
+    assert verdict.culprit.name == "Memcpy HtoD (Pageable -> Device)"
 
 
 def test_a_copy_that_blocks_may_be_allowed_like_any_wait(profile):

@@ -8,7 +8,7 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import load
-from pytest_torchprof.limits import FailureLine, Screen, check_limits, error_for, read_limits
+from pytest_torchprof.limits import FailureLine, Screen, check_limits, error_for, in_one_line, read_limits
 
 pytestmark = pytest.mark.any_torch
 
@@ -160,6 +160,36 @@ def test_what_went_and_the_gated_number_have_their_room_before_all_that_came(
     assert words or any("kernels 2 -> 5" in line for line in lines)
     assert sum("+ pointwise sigmoid" in line for line in lines) == (0 if words else 1)
     assert "; gone: pointwise clamp_min" in " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("us", [(5, 300), (300, 5)], ids=["the-shorter-first", "the-longer-first"])
+@pytest.mark.parametrize("names", [("exp", "sin"), ("sin", "exp")], ids="-".join)
+@pytest.mark.parametrize(
+    "limit",
+    [
+        lambda *names: {"forbid_kernels": [*names]},
+        lambda *names: {"kernels": dict.fromkeys(names, 0)},
+        lambda *names: {"forbid_ops": [f"aten::{name}" for name in names]},
+        lambda *names: {"ops": {f"aten::{name}": 0 for name in names}},
+    ],
+    ids=["forbid_kernels", "kernels", "forbid_ops", "ops"],
+)
+def test_of_several_patterns_the_first_is_what_ran_first_whichever_is_asked_for_first(tmp_path, limit, names, us):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    for at, name in enumerate(("exp", "sin")):
+        builder.launched(f"void {name}_kernel(float*)", 10 + 40 * at, op=f"aten::{name}", dur=us[at], wait=400 * at)
+    builder.sync(1000, 50)
+    profile = load(builder.write(tmp_path / "t.json"))
+    (verdict,) = check_limits(profile, read_limits(limit(*names)))
+    assert re.search(r"; first: (?:aten::)?exp", in_one_line([verdict], ()))
+    assert "exp" in verdict.culprit.name
+
+
+def test_a_kernel_that_two_patterns_match_stands_there_once(error):
+    text = str(error(forbid_kernels=["sigmoid", "re:.*"]))
+    assert sorted(rows(text)) == [*(f"costly{at}_kernel" for at in range(4)), "sigmoid_kernel"]
 
 
 MIXED = """

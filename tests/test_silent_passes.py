@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder, own_recording
 
+from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 NOTHING, THREAD = "[[]nothing-ran]", "[[]other-thread]"
@@ -371,3 +373,60 @@ def test_unknown_launch_calls_of_our_own_recordings_make_launches_not_measured(t
     trace = str(builder.write(tmp_path / "trace.json"))
     assert main(["check", trace, "--limit", "max_launches=5"]) == 3
     assert main(["check", trace, "--limit", "max_kernels=3"]) == 0
+
+
+def with_idle_graph(**ours):
+    """Return a recording of ours whose graph idles for most of its step between the kernels that are recorded."""
+    builder = TraceBuilder()
+    builder.own(steps=1, **ours)
+    builder.step(0, 0, 900)
+    builder.annotation("decode", 5, 880)
+    launch = builder.graph_launch(10)
+    for at in (30, 300, 600):
+        builder.kernel("void sin_kernel(float*)", at, 20, launch)
+    builder.sync(650, 200)
+    builder.sync(1000, 50)
+    return builder
+
+
+UPPER = {
+    "max_kernels": 3,
+    "max_gpu_time": "1s",
+    "max_memcpys": 0,
+    "max_memsets": 0,
+    "forbid_kernels": "re:cos",
+    "only_kernels": "re:sin",
+    "kernels": {"re:sin": 3},
+    "ranges": {"decode": {"max_kernels": 3}},
+}
+LOWER = {"min_kernels": 3, "kernels": "re:sin", "max_launches": 1, "max_syncs": 1, "min_gpu_utilization": 0.01}
+
+
+def statuses(profile, limits):
+    """Return the outcome of each limit, with the code of the reason where there is one."""
+    verdicts = [check_limits(profile, read_limits({name: value}))[0] for name, value in limits.items()]
+    return {
+        name: verdict.status if verdict.reason is None else verdict.reason.code
+        for name, verdict in zip(limits, verdicts, strict=True)
+    }
+
+
+def test_where_kernels_of_graphs_seem_to_be_missing_no_limit_holds_that_they_might_miss(tmp_path):
+    profile = load(with_idle_graph().write(tmp_path / "t.json"))
+    assert set(statuses(profile, UPPER).values()) == {"lost-graph-kernels"}
+    assert set(statuses(profile, LOWER).values()) == {"holds"}, "more would hold as well"
+    assert statuses(profile, {"max_kernels": 2}) == {"max_kernels": "missed"}, "more would be worse still"
+
+
+def test_gaps_of_a_graph_mean_nothing_where_torch_says_that_all_its_kernels_are_there(tmp_path):
+    profile = load(with_idle_graph(graph_replays=[3]).write(tmp_path / "t.json"))
+    assert set(statuses(profile, UPPER).values()) == {"holds"}
+    (waits,) = (finding for finding in profile.findings if finding.code == "queued-work-waits")
+    assert not waits.lacks_work
+
+
+def test_check_of_somebodys_recording_whose_graphs_lack_kernels_is_no_pass(shared_trace, capsys):
+    path = str(shared_trace("a100_graphs_nccl_orphans"))
+    assert main(["check", path, "--limit", "max_kernels=100000", "--limit", "forbid_kernels=gelu"]) == 3
+    assert capsys.readouterr().out.count("[lost-graph-kernels]") == 2
+    assert main(["check", path, "--limit", "min_kernels=1000", "--limit", "max_launches=2000"]) == 0

@@ -11,7 +11,7 @@ from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.trace import Trace
 
@@ -34,6 +34,12 @@ def cut_replays(trace: Trace) -> list[Cut]:
     """Return the replays that lost operations, the first step's first; outside of the steps it does not matter."""
     cut = {**_by_count(trace), **_by_nodes(trace)}
     return sorted(cut.values(), key=lambda replay: replay.step)
+
+
+def counts_are_known(trace: Trace) -> bool:
+    """Return whether torch noted how many kernels each replay runs, so that no loss of theirs stays unseen."""
+    noted = trace.metadata.graph_replays if trace.metadata is not None else None
+    return noted is not None and None not in noted and len(noted) == len(_launches(trace))
 
 
 def _by_nodes(trace: Trace) -> dict[int, Cut]:
@@ -89,7 +95,11 @@ def _known_counts(trace: Trace) -> Iterator[tuple[int, int]]:
     noted = trace.metadata.graph_replays if trace.metadata is not None else None
     if noted is None:
         return
-    launches = where(trace.calls.name, trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})))
+    launches = _launches(trace)
     if len(launches) == len(noted):
         ordered = sorted(launches, key=trace.calls.start.__getitem__)
         yield from ((call, count) for call, count in zip(ordered, noted, strict=True) if count is not None)
+
+
+def _launches(trace: Trace) -> Sequence[int]:
+    return where(trace.calls.name, trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})))

@@ -6,14 +6,16 @@ from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.cut_replays import counts_are_known
 from pytest_torchprof.analysis.gpu_time import KERNEL_WAIT_NS
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.queued import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
-from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Rule, Threshold
 from pytest_torchprof.findings.places import range_around, source_of_times
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.reasons.lost_work import GraphsSeemCut
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, where
 
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
 WAITING = Threshold("share", 0.1, "a tenth of the time, as for the gaps that are the host's")
 
 
-def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[LaunchedWorkWaits]:
     """Find idle time before operations whose launch had returned; of several GPUs the mean."""
     work, trace = analysis.gpu_work, analysis.trace
     waits = sorted(((end - start, before, end) for start, end, before in launched_waits(analysis)), reverse=True)
@@ -70,10 +73,22 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         events=Events(
             idled=([end - length for length, _, end in waits], [end for *_, end in waits], [i for _, i, _ in waits])
         ),
+        may_lack_work=not counts_are_known(trace),
         from_before_us=from_before_us,
         # Operations that wait in a graph, or for work that is not recorded, were launched in time.
         saves_us=known_us / devices,
     )
+
+
+@once
+def graphs_seem_cut(analysis: Analysis) -> Reason | None:
+    """Return the reason to think that kernels of CUDA graphs are missing in the recording; None if there is none."""
+    if not analysis.trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})):
+        return None
+    waits = next(_queued_work_waits(analysis, {WAITING: WAITING.value}), None)
+    if waits is None or waits.is_from_before or not waits.lacks_work:
+        return None
+    return GraphsSeemCut(waits.inside_graphs_us)
 
 
 def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:

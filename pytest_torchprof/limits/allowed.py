@@ -173,10 +173,8 @@ def _every_wait(analysis: Analysis, step: StepProfile) -> list[Item]:
     known = {item.op for item in waits if item.op >= 0}
     # ROCm says "Host" for both kinds of memory.
     late = set(waiting_copies(trace, step.part.gpu_ops, memories=("Pageable", "Host")))
-    return [
-        *waits,
-        *(move for move in moves_of(analysis, step, MEMCPY) if move.gpu_op in late and move.op not in known),
-    ]
+    copies = [move for move in moves_of(analysis, step, MEMCPY) if move.gpu_op in late and move.op not in known]
+    return sorted([*waits, *copies], key=lambda item: trace.calls.start[item.call])
 
 
 _WAITS = {

@@ -88,6 +88,7 @@ def limit_in_each_step(
     problems: Callable[..., Iterator[StepAnswer]],
     *,
     of_events_alone: bool = False,
+    missed_by_more: bool = True,
 ) -> Limit:
     """Return a limit that asks about each kernel of each step, and so takes no answer for another."""
     return Limit(
@@ -97,4 +98,5 @@ def limit_in_each_step(
         per_step=True,
         families=(),
         of_events_alone=of_events_alone,
+        missed_by_more=missed_by_more,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pytest_torchprof.findings.queued import graphs_seem_cut
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
@@ -234,7 +235,16 @@ def _unless_unsure(analysis: Analysis, wanted: Asked, verdict: Verdict, idle: St
         return unmeasured(_nothing_ran(analysis, idle), step=idle.name)
     if verdict.status == HOLDS and (unless := _unless_not_known(analysis, wanted)) is not None:
         return unless
+    if verdict.status == HOLDS and _may_be_missed_by_more(wanted) and (cut := graphs_seem_cut(analysis)) is not None:
+        return unmeasured(cut, step=verdict.step)
     return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
+
+
+def _may_be_missed_by_more(wanted: Asked) -> bool:
+    limit, value = wanted.limit, wanted.value
+    # Where at least one of each is asked for, any number will do.
+    asks_for_some = isinstance(value, dict) and all(count is None for count in value.values())
+    return limit.needs == GPU and limit.on_gpu_work and limit.missed_by_more and not asks_for_some
 
 
 def _unless_not_known(analysis: Analysis, wanted: Asked) -> Verdict | None:

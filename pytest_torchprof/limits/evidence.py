@@ -65,7 +65,7 @@ class WorkRow(Evidence, frozen=True, kw_only=True):
     also_ran: bool = False
     """Whether it is only listed for comparison, and did not miss the limit."""
     order: int = 0
-    """How many of the rows listed with it had work before its first."""
+    """How much of its kind the step had before its first: kernels, or operators of other names."""
 
     @property
     def note(self) -> str:

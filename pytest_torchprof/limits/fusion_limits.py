@@ -96,6 +96,6 @@ def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
 
 
 FUSION_LIMITS = (
-    limit_in_each_step("fused", _read_fused, _fused),
+    limit_in_each_step("fused", _read_fused, _fused, missed_by_more=False),
     limit_in_each_step("not_fused", _read_apart, _not_fused),
 )

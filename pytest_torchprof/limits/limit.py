@@ -202,6 +202,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     families: Collection[str] = FAMILIES
     """The families to which it takes kernels of no known family not to belong; empty: it asks about each kernel itself,
     or about none. If it holds only on that assumption, it is not measured."""
+    missed_by_more: bool = True
+    """More work on the GPU than is recorded might miss it: it does not hold where a recording seems to lack some."""
     of_events_alone: bool = False
     """It asks neither what operators were given nor what the compiler did: names, numbers and times of events tell."""
 
@@ -284,8 +286,13 @@ def group_kernels(
     ``raw``: by the names that patterns match, instead of what they say.
     """
     named = by_name(step.kernels if kernels is None else kernels)
-    rows = (_row(step.places, name, members, raw=raw) for name, members in named.items())
-    return numbered_in_order(rows)
+    # By their places in the step, for rows of several patterns stand below one limit.
+    place = {id(kernel): number for number, kernel in enumerate(step.kernels)}
+    rows = (
+        replace(_row(step.places, name, members, raw=raw), order=place[id(members[0])])
+        for name, members in named.items()
+    )
+    return in_order(rows)
 
 
 def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
@@ -326,12 +333,14 @@ def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ..
 
 def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Container[str]) -> tuple[WorkRow, ...]:
     """Return one row per operator with its number of calls, in the given order; it notes those not in ``launching``."""
+    place = {name: number for number, name in enumerate(step.ops_that_ran)}
     return tuple(
         WorkRow(
             count=count,
             name=printable(name),
             full=printable(name),
             launched_nothing=name not in launching,
+            order=place[name],
             **place_fields(step.places.of_operator(name)),
         )
         for name, count in calls.items()

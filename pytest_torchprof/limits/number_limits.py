@@ -151,6 +151,8 @@ BOUNDS = (
     Bound("max_peak_memory", BY_NAME["peak_memory_bytes"]),
 )
 
+_OF_GPU_WORK = frozenset({"kernels", "memcpys", "memsets", "gpu_busy_us"})
+"""Numbers that would be larger if more ran on the GPU than is recorded; launches and waits are the CPU's."""
 _READERS: dict[str, Callable[[object], Any]] = {
     "count": whole_number,
     "us": duration_us,
@@ -182,11 +184,20 @@ NUMBER_LIMITS = (
             on_time=bound.number.on_time,
             located=not bound.of_held_memory,
             unit=bound.number.unit,
+            missed_by_more=bound.at_most and bound.number.name in _OF_GPU_WORK,
             per_step=bound.number.scope == "step",
             families=(),
             of_events_alone=True,
         )
         for bound in BOUNDS
     ),
-    Limit(name="min_mfu", read=fraction, check=_mfu, on_time=True, unit="share", families=PRODUCTS),
+    Limit(
+        name="min_mfu",
+        read=fraction,
+        check=_mfu,
+        on_time=True,
+        unit="share",
+        families=PRODUCTS,
+        missed_by_more=False,
+    ),
 )

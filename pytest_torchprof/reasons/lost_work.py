@@ -123,6 +123,26 @@ class LostGraphKernels(Reason, frozen=True):
         )
 
 
+class GraphsSeemCut(Reason, frozen=True):
+    """Operations of CUDA graphs seem to be missing in a recording that does not say how many there are."""
+
+    CODE = Code.LOST_GRAPH_KERNELS
+    SENTENCE = (
+        "the GPU idled for {idle_us:us} between operations of the same CUDA graph, which wait for nothing outside of "
+        "it: the recording seems to lack kernels, so that more may have run"
+    )
+    MEANING = (
+        "a graph runs its operations at once, so that long gaps inside one are work that has no event; a limit on how "
+        "much may run holds only where all that ran is known"
+    )
+    ADVICE = (
+        "record without CUDA graphs, or with Nsight Systems (`nsys profile --cuda-graph-trace=node`), which shows what "
+        "ran in the graphs"
+    )
+
+    idle_us: float
+
+
 class UntimedKernels(Reason, frozen=True):
     """GPU operations have no usable time."""
 

@@ -67,6 +67,8 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     """Whether the longest wait ended when another GPU's work did."""
     begins_with_it: bool = False
     """Whether the longest wait is that of its stream's first operation, in a recording that may begin anywhere."""
+    may_lack_work: bool = True
+    """Whether nothing says how many kernels each graph has; else the recording has as many."""
     from_before_us: float = 0.0
     """The time that passed before such operations; of several GPUs the mean."""
     cpu_waited_us: float = 0.0
@@ -89,7 +91,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     @property
     def lacks_work(self) -> bool:
         """Whether so much of it passed inside of graphs that work must be missing in the recording."""
-        return 4 * self.inside_graphs_us >= self.time_us
+        return self.may_lack_work and 4 * self.inside_graphs_us >= self.time_us
 
     @property
     def lacking(self) -> str:
