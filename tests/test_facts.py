@@ -29,7 +29,7 @@ PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 
 TAKING_APART = {
     *("partition", "rpartition", "split", "rsplit", "startswith", "endswith", "removeprefix", "removesuffix"),
-    *("find", "rfind", "replace"),
+    *("find", "rfind", "replace", "index", "rindex", "count"),
 }
 MATCHING = {"match": 0, "fullmatch": 0, "search": 0, "findall": 0, "finditer": 0, "split": 0, "sub": 1, "subn": 1}
 """What a regular expression does, and which argument behind the expression is the text."""
@@ -77,6 +77,7 @@ FOREIGN = {
     "recording/text.py": ("bytes of recordings", "head is_perfetto"),
     "report/analysis_json.py": ("characters that are no ASCII", "encoded"),
     "recording/writer.py": ("recordings", "_own_key"),
+    "report/markdown.py": ("what would end a fence of Markdown, in any text", "fenced"),
     "report/ci.py": ("characters that commands of CI services need escaped", "_escape_data"),
     "testing/pytest_report.py": ("pytest's crash message and reports of skips", "line_of"),
     "testing/rank_ends.py": ("pytest's reports of skips", "_own_end"),
@@ -108,6 +109,8 @@ SENTENCES = {
     "remedy",
 }
 """What variables and attributes are called that hold sentences."""
+NEVER_SETS = {"text", "message", "sentence", "brief", "remedy"}
+"""Those of them that hold nothing else."""
 NO_SENTENCES = {"others", "shown", "where"}
 """Functions that make one and are called as variables are that hold something else."""
 PROSE = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
@@ -162,6 +165,12 @@ def variables_of(node, sentences):
     return [target.id for target in targets if isinstance(target, ast.Name) and not target.id.isupper()]
 
 
+def whole_of(node):
+    """Return the text whose words or lines an expression is; the expression itself where it is anything else."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return node.func.value if is_call and node.func.attr in ("split", "splitlines") else node
+
+
 def lines_of(node):
     """Return of what an expression is the lines, all or some of them; None if it is anything else."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
@@ -184,7 +193,9 @@ def takes_apart(node, sentences=SENTENCES):
         # A text is cut at its end for want of room; what a slice begins behind is known by somebody.
         return isinstance(node.slice.lower, ast.Constant | ast.Call) and called(node.value) in sentences
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
-        return written(node.left) not in ("", "\n") and called(node.comparators[0]) in sentences
+        text = called(whole_of(node.comparators[0]))
+        # A set may be called "seen" as well, and is asked for what a variable holds.
+        return written(node.left) != "\n" and text in (sentences if written(node.left) else NEVER_SETS)
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
     if node.func.attr in MATCHING and is_expression(node.func.value):
@@ -240,6 +251,10 @@ def test_no_sentence_of_ours_is_taken_apart():
         'problem.text.partition("can be read: ")[2]',
         'result.message.removeprefix("not measured: ")',
         'if "Perfetto" in file.problem.text: pass',
+        "if OPTION in problem.text: pass",
+        "if self.source in message: pass",
+        "if name not in verdict.text.split(): pass",
+        'cut = message.index("(")',
         'if "gpus" in said.lower(): pass',
         'if line.lstrip().startswith("+ kernel"): pass',
         'if str(reason).endswith("."): pass',

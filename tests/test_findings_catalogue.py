@@ -16,6 +16,7 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.findings import RULES, AnyFinding, OtherFinding
 from pytest_torchprof.findings.catalogue import KINDS, from_words
+from pytest_torchprof.findings.catalogue.compiling import Again, Break
 from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.reasons.collectives import OtherMessage
 from pytest_torchprof.reasons.uncompiled import NoneFits, SettingInForce, SkippedAsTorchs
@@ -51,8 +52,8 @@ VALUES = {
     "tuple[Literal['ddp', 'fsdp'], ...]": ((), ("ddp", "fsdp")),
     "Literal['outlier', 'drift']": ("outlier", "drift"),
     "Literal['transfer-bound', 'skew-bound', 'mixed', 'inconclusive']": ("skew-bound", "mixed"),
-    "tuple[Mapping[str, str | int | None], ...]": (({"reason": "<reason>"},), ({"reason": "<reason>", "line": 3},) * 2),
-    "tuple[Mapping[str, str | None], ...]": (({"reason": "<reason>"},), ({"reason": "<reason>"},) * 2),
+    "tuple[Break, ...]": ((Break(reason="<reason>"),), (Break(reason="<reason>", line=3),) * 2),
+    "tuple[Again, ...]": ((Again(reason="<reason>"),), (Again(reason="<reason>"),) * 2),
 }
 SHARES = ("occupancy", "late_launches")
 SHARE = 0.25

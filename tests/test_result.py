@@ -14,7 +14,7 @@ from pytest_torchprof.baseline.form import EntryFields
 from pytest_torchprof.compare import Change, Comparison
 from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.findings import OtherFinding
-from pytest_torchprof.findings.catalogue.compiling import GraphBroke
+from pytest_torchprof.findings.catalogue.compiling import Break, GraphBroke
 from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, Failure, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
@@ -136,7 +136,7 @@ def test_a_report_has_the_words_for_what_a_limit_saw():
 
 
 def test_a_report_says_what_to_do_by_the_finding_that_tells_it_better():
-    broke = GraphBroke(breaks=({"reason": "print"},), nested_regions=0)
+    broke = GraphBroke(breaks=(Break(reason="print"),), nested_regions=0)
     missed = replace(MISSED_LIMIT, limit="max_kernels")
     (told,) = as_reported(replace(WHOLE, limits=(missed,), telling={"max_kernels": broke}))["limits"]
     (plain,) = as_reported(replace(WHOLE, limits=(missed,), telling={}))["limits"]

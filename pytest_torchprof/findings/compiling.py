@@ -9,7 +9,9 @@ from pytest_torchprof.analysis.compilation import FX_GRAPH
 from pytest_torchprof.analysis.parts import copied_bytes
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.compiling import (
+    Again,
     BackwardNotCompiled,
+    Break,
     CompiledAgain,
     CompiledInWindow,
     CompileOverhead,
@@ -65,13 +67,13 @@ def _graph_break(analysis: Analysis) -> Iterator[Finding]:
         return
     yield GraphBroke(
         breaks=tuple(
-            {
-                "reason": graph_break.reason,
-                "file": graph_break.file,
-                "line": graph_break.line,
-                "function": graph_break.function,
-                "count": graph_break.count,
-            }
+            Break(
+                reason=graph_break.reason,
+                file=graph_break.file,
+                line=graph_break.line,
+                function=graph_break.function,
+                count=graph_break.count,
+            )
             for graph_break in breaks
         ),
         nested_regions=analysis.compile.nested_regions,
@@ -82,7 +84,7 @@ def _graph_break(analysis: Analysis) -> Iterator[Finding]:
 def _recompile(analysis: Analysis) -> Iterator[Finding]:
     if recompiles := analysis.compile.recompiles:
         yield CompiledAgain(
-            recompiles=tuple({"reason": recompile.reason, "function": recompile.function} for recompile in recompiles),
+            recompiles=tuple(Again(reason=recompile.reason, function=recompile.function) for recompile in recompiles),
             source=_place_of(recompiles[0]),
         )
 

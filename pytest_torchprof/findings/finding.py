@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct, field, to_builtins
@@ -23,7 +22,7 @@ from pytest_torchprof.reasons.findings import (
     ShapesNotRecorded,
 )
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
-from pytest_torchprof.reasons.wording import worded
+from pytest_torchprof.reasons.wording import worded_of
 from pytest_torchprof.text import is_huge
 from pytest_torchprof.text.reprs import bracketed, short_name
 
@@ -145,15 +144,14 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     def message_with_place(self) -> str:
         """The message, with the line of the user's code where it is known."""
         message = self.message
-        if self.source is None or self.source in message:
+        if self.source is None or replace(self, source=None).message != message:
             return message
         # The line of a function stands in parentheses itself.
         return f"{message}; at {self.source}" if "(" in self.source else f"{message} ({self.source})"
 
     def words(self, sentence: str) -> str:
         """Return a sentence with the facts put in."""
-        named = [name for _, name, _, _ in Formatter().parse(sentence) if name]
-        return worded(sentence, {name: getattr(self, name) for name in named})
+        return worded_of(self, sentence)
 
     def in_words(self) -> dict[str, Fact]:
         """Return it as people read it in JSON."""

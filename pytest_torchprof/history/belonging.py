@@ -76,7 +76,8 @@ class HistoryProject:
         else:
             problem = f"{self._why_unknown(head.commit)}; {ANYWAY} takes it"
         if not self._has(head.uuid):
-            raise BadRecord(f"{head.uuid}: {problem}")
+            refusal = BadRecord(f"{head.uuid}: {problem}")
+            raise refusal.unless_anyway() if None in (project, self.name) else refusal
 
     def _has(self, uuid: str) -> bool:
         with closing(self._store.packed({uuid}, most_bytes=1)) as known:

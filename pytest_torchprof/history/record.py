@@ -214,10 +214,17 @@ class BadRecord(TorchprofError):
     code = Code.BAD_RECORD
     uuid: str | None = None
     """Under which id a database keeps it."""
+    taken_anyway: bool = False
+    """Whether a history takes it that does not ask for its project."""
 
     def kept_as(self, uuid: str) -> BadRecord:
         """Say under which id a database keeps the record; return the error."""
         self.uuid = uuid
+        return self
+
+    def unless_anyway(self) -> BadRecord:
+        """Say that a history takes the record where its project is not asked for; return the error."""
+        self.taken_anyway = True
         return self
 
 

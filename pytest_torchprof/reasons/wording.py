@@ -50,3 +50,9 @@ def worded(sentence: str, fields: Mapping[str, Any]) -> str:
     several.
     """
     return _SENTENCES.vformat(sentence, (), fields)
+
+
+def worded_of(facts: object, sentence: str) -> str:
+    """Return a sentence with the attributes of an object put in: its fields, and what it makes of them."""
+    named = [name for _, name, _, _ in Formatter().parse(sentence) if name]
+    return worded(sentence, {name: getattr(facts, name) for name in named})

@@ -87,7 +87,7 @@ def _kept_back(state: RunState, record: RunRecord, then: str) -> str:
 
 def _after_refusal(problem: BadRecord) -> str:
     """Return the command that sends a record which a history has refused."""
-    if ANYWAY in problem.text:
+    if problem.taken_anyway:
         return f"torchprof history push {ANYWAY} STORE sends it"
     return "torchprof history push sends it to a history of its own project"
 

@@ -71,5 +71,5 @@ def of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[s
     try:
         job = joined(parts.values())
     except TorchprofError as problem:
-        raise NotMeasured(str(problem)) from None
+        raise NotMeasured(reason_of(problem)) from None
     return {label: profile.with_ranks(InJob(job=job, rank=parts[label].rank)) for label, profile in profiles.items()}

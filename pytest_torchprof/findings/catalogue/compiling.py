@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
-
 from pytest_torchprof.findings.finding import Finding
-from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (as above)
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.text.reprs import ShownFields
+
+
+class Break(ShownFields, frozen=True, kw_only=True):
+    """A graph break: why, where in the user's code, and how often."""
+
+    reason: str
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    count: int | None = None
 
 
 class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
@@ -16,8 +25,7 @@ class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
     REMEDY = "move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place"
     ACTION = "move what Dynamo cannot trace out of the compiled function"
 
-    breaks: tuple[Mapping[str, str | int | None], ...]
-    """Reason, file, line, function and count of each."""
+    breaks: tuple[Break, ...]
     nested_regions: int
 
     @property
@@ -28,12 +36,19 @@ class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
     @property
     def first(self) -> str:
         """The first one's reason."""
-        return str(self.breaks[0]["reason"])
+        return self.breaks[0].reason
 
     @property
     def where(self) -> str:
         """The first one's file and line."""
         return f" ({self.source})" if self.source else ""
+
+
+class Again(ShownFields, frozen=True, kw_only=True):
+    """A recompile: why, and of which function."""
+
+    reason: str | None = None
+    function: str | None = None
 
 
 class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
@@ -47,8 +62,7 @@ class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
     )
     ACTION = "keep what guards look at the same"
 
-    recompiles: tuple[Mapping[str, str | None], ...]
-    """Reason and function of each."""
+    recompiles: tuple[Again, ...]
 
     @property
     def count(self) -> int:
@@ -58,7 +72,7 @@ class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
     @property
     def first(self) -> str:
         """The first one's reason."""
-        return str(self.recompiles[0]["reason"])
+        return str(self.recompiles[0].reason)
 
     @property
     def where(self) -> str:

@@ -6,7 +6,6 @@ The first sentence says what the numbers mean, the second where to look; it is o
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
-from string import Formatter
 from typing import ClassVar, Final, Literal, Self
 
 from msgspec import Struct, to_builtins
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as above)
-from pytest_torchprof.reasons.wording import worded
+from pytest_torchprof.reasons.wording import worded_of
 from pytest_torchprof.text import all_of, counted, show_us
 
 Meanwhile = Literal["set_up", "recaptured", "loading", "queued", "silent"]
@@ -54,8 +53,7 @@ class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
 
     def words(self, sentence: str) -> str:
         """Return a sentence with the facts put in."""
-        named = [name for _, name, _, _ in Formatter().parse(sentence) if name]
-        return worded(sentence, {name: getattr(self, name) for name in named})
+        return worded_of(self, sentence)
 
     def in_words(self) -> dict[str, object]:
         """Return it as people read it in JSON, with its facts."""
