@@ -17,7 +17,7 @@ try:
 except ImportError:  # Some platforms have no wheel of it; zlib takes three times as long.
     import zlib as gunzip  # type: ignore[no-redef]
 
-    igzip = None
+    igzip = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
