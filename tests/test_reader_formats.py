@@ -375,6 +375,20 @@ def test_borders_of_events_are_not_mistaken_in_long_files(tmp_path, indent, suff
     assert len(profile.kernels.names) == 6
 
 
+def test_arrows_that_only_the_end_of_a_long_file_has_are_read_there(tmp_path):
+    builder = long_trace(3000)
+    builder.backward_of(0, 2999 * 20)
+    arrows = load(builder.write(tmp_path / "t.json")).trace.arrows
+    assert (len(arrows.starts), len(arrows.finishes)) == (1, 1)
+
+
+def test_work_of_a_category_that_only_the_end_of_a_long_file_has_is_counted(tmp_path):
+    builder = long_trace(3000)
+    odd = {"ph": "X", "cat": "new_work", "name": "x", "pid": 0, "tid": 7, "ts": 1, "dur": 1, "args": {"stream": 7}}
+    builder.events.append(odd)
+    assert load(builder.write(tmp_path / "t.json")).trace.unknown_work == {"new_work": 1}
+
+
 def test_a_list_of_events_further_in_is_not_taken_for_the_file_s(tmp_path):
     builder = long_trace(2000)
     inner = {"meta": {"traceEvents": long_trace(2000).events}, **builder.document()}
