@@ -384,3 +384,30 @@ def test_a_marked_test_that_raised_before_it_measured_has_a_row_as_pytest_counts
         "test_before": "error",
         "test_assert": "failed",
     }
+
+
+EXPECTED_TO_FAIL = """
+import pytest
+
+@pytest.mark.torchprof(device="cpu")
+def test_says_so(torchprof):
+    pytest.xfail("known")
+
+@pytest.mark.xfail
+@pytest.mark.torchprof(device="cpu")
+def test_is_marked(torchprof):
+    raise ValueError("mine")
+"""
+
+
+def test_a_marked_test_that_fails_as_expected_before_it_measured_has_a_row_as_pytest_counts_it(pytester):
+    pytester.makepyfile(test_it=EXPECTED_TO_FAIL)
+    result = pytester.runpytest("--torchprof-report=r.json", "--torchprof-report=r.html")
+    result.assert_outcomes(xfailed=2)
+    results = json.loads((pytester.path / "r.json").read_text())["results"]
+    assert {own["nodeid"].partition("::")[2]: own["outcome"] for own in results} == {
+        "test_says_so": "xfailed",
+        "test_is_marked": "xfailed",
+    }
+    page = (pytester.path / "r.html").read_text()
+    assert all(name in page for name in ("test_says_so", "test_is_marked", "xfailed"))

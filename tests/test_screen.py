@@ -529,3 +529,22 @@ def test_the_modules_of_a_place_lose_their_beginning_before_a_line_is_wider_than
     assert "(model.py:7), ..." in text
     assert "ABlockOfManyLayers_3" in text
     assert modules in " ".join(lines(everything=True))
+
+
+@pytest.mark.parametrize("places", [1, 2, 3])
+@pytest.mark.parametrize("count", range(2, 8))
+def test_no_place_of_a_row_is_left_out_without_being_counted(tmp_path, count, places):
+    if count * (1 + places) > 18:
+        pytest.skip("places stand below all rows")
+    below = tuple((1, f"a/folder/with/a/long/name/model_{at}.py:9 in forward") for at in range(places))
+    rows = tuple(WorkRow(count=1, name=f"kernel_{at}", full=f"kernel_{at}", places=below) for at in range(count))
+    verdict = Verdict(limit="max_kernels", expected="0", status="missed", evidence=rows, seen=(InWords("more"),))
+    profile = load(own_recording({"k": 1}).write(tmp_path / "t.json"))
+
+    def shown(**more):
+        return str(error_for([verdict], profile, lambda _: (), screen=Screen.of_columns(80, **more)))
+
+    short, whole = shown(), shown(everything=True)
+    assert len(re.findall(r"1 x kernel_", short)) == count or "more: pytest -vv" in short
+    is_whole = short.count("model_") == whole.count("model_") > 0
+    assert is_whole or "more: pytest -vv" in short

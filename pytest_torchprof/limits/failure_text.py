@@ -182,8 +182,8 @@ def _section(
         rows = _fitting_rows(blocks, caps, screen)
     noted = [lines for is_row, lines in blocks if not is_row]
     notes = fitting(noted, caps.notes, counts_one=caps.sums_up, whole=not rows)
-    first = [lines for is_row, lines in blocks if is_row][:1]
-    left = len(blocks) - len(rows) - len(notes) + sum(map(len, first)) - sum(map(len, rows[: len(first)]))
+    whole = [lines for is_row, lines in blocks if is_row][: len(rows)]
+    left = len(blocks) - len(rows) - len(notes) + sum(map(len, whole)) - sum(map(len, rows))
     of_rows, of_notes = iter(rows), iter(notes)
     details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
     shown = fitting(places, caps.places, counts_one=True)
@@ -213,11 +213,13 @@ def _other_causes(codes: Sequence[str], screen: Screen) -> list[str]:
 
 
 def _fitting_rows(blocks: Sequence[tuple[bool, list[str]]], caps: Caps, screen: Screen) -> list[list[str]]:
-    """Return as many rows as fit with their places, and one more without if no other is left."""
+    """Return as many rows as fit with their places, and one more if no other is left: without more than one line."""
     rows = [lines for is_row, lines in blocks if is_row]
     first = [lines[: caps.rows] if caps.rows else lines for lines in rows[:1]]
     shown = fitting([*first, *rows[1:]], caps.rows, counts_one=caps.sums_up)
-    shown = [*shown, rows[-1][:1]] if len(rows) == len(shown) + 1 and not caps.sums_up else shown
+    if len(rows) == len(shown) + 1 and not caps.sums_up:
+        # A single line below it takes no more room than its number would.
+        shown = [*shown, rows[-1] if len(rows[-1]) == 2 else rows[-1][:1]]
     return shown[: screen.top]
 
 

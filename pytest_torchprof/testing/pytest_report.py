@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
-from pytest_torchprof.testing.reported import agree_with_report, is_unexpected_pass
+from pytest_torchprof.testing.reported import agree_with_expected, agree_with_report, is_unexpected_pass
 from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE
 from pytest_torchprof.text import broken, first_line
 
@@ -39,7 +39,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     if run is None:
         return
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
-        run.test.state.expect_failure(run.test.nodeid)
+        agree_with_expected(run, None if excinfo is None else excinfo.value)
     if report.failed:
         agree_with_report(run, report, None if excinfo is None else excinfo.value)
         run.test.state.drop_stale(run.test.nodeid)

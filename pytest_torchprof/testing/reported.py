@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_torchprof.reasons.errors import is_of_the_code
 from pytest_torchprof.report.account import PassedUnexpectedly
 from pytest_torchprof.report.ci import properties
@@ -15,8 +17,6 @@ from pytest_torchprof.testing.results import below_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import pytest
 
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.test_run import TestRun
@@ -42,6 +42,17 @@ def agree_with_report(run: TestRun, report: pytest.TestReport, problem: BaseExce
         with suppress(Exception, *ENDS):
             judge(run, problem, in_fixture=in_fixture)
     _end_all(run, failed_by(problem, in_fixture=in_fixture), whatever_failed=is_unmeasured)
+
+
+def agree_with_expected(run: TestRun, problem: BaseException | None) -> None:
+    """Give a test that failed as it was expected to, before it measured anything, a row, as pytest counts it."""
+    if problem is not None and is_of_the_code(problem) and _ended_unmeasured(run):
+        run.add(None)
+        with suppress(Exception, *ENDS):
+            # `pytest.xfail()` cuts off what is announced; here the row is to stay.
+            judge(run, pytest.fail.Exception(str(problem)), in_fixture=False)
+        _end_all(run, failed_by(problem, in_fixture=False), whatever_failed=True)
+    run.test.state.expect_failure(run.test.nodeid)
 
 
 def _ended_unmeasured(run: TestRun) -> bool:
