@@ -1243,6 +1243,9 @@ BAD = {
     "a rank of none": spoilt(measurements=[{**MEASUREMENT, "rank": 0}]),
     "ranks without a rank": spoilt(measurements=[{**MEASUREMENT, "ranks": 2}]),
     "numbers of what was not measured": spoilt(measurements=[{**MEASUREMENT, "outcome": "not measured"}]),
+    "numbers without an environment": spoilt(measurements=[{**MEASUREMENT, "environment": None}]),
+    "a machine with another GPU": spoilt(machine={**PLAIN["machine"], "gpu": "NVIDIA B200"}),
+    "a machine with another CPU": spoilt(machine={**PLAIN["machine"], "cpu": "AMD EPYC"}),
     "a structure of what was skipped": spoilt(measurements=[{**MEASUREMENT, "outcome": "skipped", "counts": {}}]),
     "more kernels than it lists": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": 6}}]),
     "fewer kernels than it lists": spoilt(

@@ -154,11 +154,10 @@ def test_a_test_that_one_job_of_a_commit_has_is_not_removed_by_another_job(tmp_p
     runs = [
         run_of(at, *own, all_tests=EVERYWHERE) for at in range(3) for own in ([other, launched(TEST, FIVE)], [other])
     ]
-    for newest, hours in ((runs[-1], 1), (runs[-2], 3)):
-        last = replace(
-            newest, began=runs[-1].began + timedelta(hours=hours), ended=runs[-1].began + timedelta(hours=hours)
-        )
-        kept = write(tmp_path / str(hours), [*(run for run in runs if run != newest), last])
+    for at in (-1, -2):
+        later = runs[-1].began + timedelta(hours=5)
+        last = replace(runs[at], began=later, ended=later)
+        kept = write(tmp_path / str(at), [*(run for run in runs if run != runs[at]), last])
         assert {series["removed_at"] for series in changes(capsys, kept, GATE, status=0)["series"]} == {None}
 
 

@@ -209,6 +209,14 @@ class Repository:
             return False
         return True
 
+    def first_parents(self, branch: str) -> tuple[str, ...]:
+        """Return the first commit of a branch, its child on it, and so on; empty if there is no such branch."""
+        try:
+            shas = ask_git(self.top, "rev-list", "--first-parent", "--reverse", "--end-of-options", branch, "--")
+        except GitRefused:
+            return ()
+        return tuple(shas.split())
+
     def distance(self, ancestor: str, commit: str) -> int:
         """Return the number of commits after ``ancestor`` up to ``commit``."""
         return int(ask_git(self.top, "rev-list", "--count", f"{ancestor}..{commit}"))

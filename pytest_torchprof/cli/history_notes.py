@@ -16,9 +16,9 @@ from pytest_torchprof.cli.history_read import (
     store_that_is_there,
 )
 from pytest_torchprof.history.changes import events_of
-from pytest_torchprof.history.commit_record import project_at
 from pytest_torchprof.history.event_ids import SHOWN, change_id, changes_id, step_id, time_event_id
 from pytest_torchprof.history.notes import ALL_OF, LONGEST, NoteKind, note_now, notes_by_subject
+from pytest_torchprof.history.project import project_at
 from pytest_torchprof.history.series import all_lacking, all_stopped
 from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_torchprof.against.git import Repository
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.history.newest import newest_was_due
 from pytest_torchprof.history.notes import notes_by_subject
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from pytest_torchprof.against.git import Repository
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.history.record import RunHead
     from pytest_torchprof.history.runs import BranchRuns
@@ -63,13 +63,22 @@ def day(text: str) -> datetime:
 def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
     """Return the runs of the branch that is asked for, and their series; what is refused is named."""
     store = store_that_is_there(arguments.store)
-    repository = None if arguments.git is None else Repository.around(arguments.git)
+    repository = _repository(arguments)
     reader = RunReader()
     refused: list[BadRecord] = []
     runs = believed(read_many(reader, store.packed()), refused)
     notes = notes_by_subject(believed(store.notes()))
     branch = _due(branch_runs(runs, reader.kernels, arguments.branch, repository, notes), repository)
     return replace(branch, refused=len(refused)), series_of(branch)
+
+
+def _repository(arguments: Namespace) -> Repository | None:
+    """Return the clone that is to order the commits."""
+    if arguments.git is None:
+        return None
+    from pytest_torchprof.against.git import Repository  # noqa: PLC0415 - slow to import, and asked for now and then
+
+    return Repository.around(arguments.git)
 
 
 def _due(branch: BranchRuns, repository: Repository | None) -> BranchRuns:
@@ -101,11 +110,11 @@ def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[S
     That is so for a test that nobody has.
     """
     notes = notes_by_subject(believed(store_at(arguments.store).notes()))
-    repository = None if arguments.git is None else Repository.around(arguments.git)
+    repository = _repository(arguments)
     ids = tables.tests()
-    now = {name: notes.name_now(name) for name in ids}
+    now, asked = {name: notes.name_now(name) for name in ids}, notes.name_now(arguments.test)
     # A name may have a label and a rank behind the test's.
-    names = {name for name in ids if now[name] == notes.name_now(arguments.test) or arguments.test.startswith(name)}
+    names = {name for name in ids if now[name] == asked or arguments.test.startswith(name)}
     families = {now[name] for name in names}
     runs = tables.runs_of({name: ids[name] for name in ids if now[name] in families})
     if runs is None or not names:

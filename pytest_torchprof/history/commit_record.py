@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import GitRefused, Repository, ask_git
 from pytest_torchprof.history.ci_job import branch_in
+from pytest_torchprof.history.project import project_at
 from pytest_torchprof.history.record import CommitRecord
 from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_ANCESTORS: Final = 200
-# "https://user:token@host/owner/name.git", "git@host:owner/name.git", "ssh://git@host:22/owner/name".
-_REMOTE: Final = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[/:]+(.+?)(?:\.git)?/*", re.DOTALL)
 
 
 def commit_record(folder: Path, variables: Mapping[str, str], *, apart: Iterable[Path] = ()) -> CommitRecord | None:
@@ -72,9 +70,3 @@ def _project(repository: Repository) -> str | None:
     except GitRefused:
         return None
     return None if address.startswith((".", "/", "file:")) else project_at(address)
-
-
-def project_at(address: str) -> str | None:
-    """Return the project that is at an address of a remote, or whose name that is; None if it is no address."""
-    match = _REMOTE.fullmatch(address)
-    return f"{match[1].lower()}/{match[2]}" if match else None

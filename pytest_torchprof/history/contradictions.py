@@ -5,14 +5,17 @@ The records' own module asks for this, so that the parts of records have no type
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
 
@@ -20,14 +23,28 @@ _FIRST_YEAR: Final = 2015
 """Before it there was nothing to measure: a clock that is not set begins in 1970 or 2000."""
 _CLOCKS_DIFFER: Final = timedelta(days=1)
 _LOCAL: Final = "local"
+_VALUES_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Contradiction(ValueError):
     """What is wrong with a record, without its name."""
 
 
+def refuse_keys_twice(content: bytes) -> None:
+    """Raise Contradiction if the record has one of its keys twice, of which readers might believe one or the other."""
+    values = _VALUES_DECODER.decode(content)
+    as_written = sum(len(key) + memoryview(value).nbytes + len('"":,') for key, value in values.items()) + 1
+    if len(content) == as_written:
+        return
+    # Another program's, with spaces, or with a key that the values above stand for only once.
+    keys = [key for key, _ in json.loads(content, object_pairs_hook=list)]
+    if twice := [key for key in values if keys.count(key) > 1]:
+        raise Contradiction(f"has {twice[0]!r} more than once")
+
+
 def refuse_measurements(record: Any) -> None:
     """Raise Contradiction if what a run has measured denies itself."""
+    refuse_measured_twice(record.measurements)
     kernels = {structure.name: structure.kernels for structure in record.structures}
     for own, listed in kernels.items():
         refuse_structure(own, listed)
@@ -121,3 +138,12 @@ def refuse_measured_and_not(tests: Collection[str], unmeasured: Sequence[str]) -
     """Raise Contradiction if a test was measured and is listed among those that were not."""
     if both := [test for test in unmeasured if test in tests]:
         raise Contradiction(f"{both[0]} was measured, and is listed among the tests that were not")
+
+
+def refuse_measured_twice(measurements: Iterable[Any]) -> None:
+    """Raise Contradiction if a test was measured twice with the same label, rank and device."""
+    seen: set[Any] = set()
+    for own in measurements:
+        if own.place in seen:
+            raise Contradiction(f"has more than one measurement of {own.test} with the same label and rank")
+        seen.add(own.place)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
-from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, encode, read
+from pytest_torchprof.history.packing import MOST_BYTES
+from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, encode, read
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id, in_the_way
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.system.replacing import creating, replacing

@@ -79,21 +79,18 @@ class _Choice:
         """Return what is more where it is less sure that versions had ended and others follow them, and not others."""
         old, own = pair
         span, begin = self.spans[old], self.spans[own].first
-        return span.last == begin, span.lacks_at(begin), span.first, self.near.rank(old, own), pair
+        return span.last == begin, span.lacks_at(begin), span.first, self.near.rank(old, own)
 
     def _may_be_tried_again(self, old: int, own: int) -> bool:
         """Whether old versions may go on, where those beside them at the newest commit are nearer to what was tried."""
-        return self.spans[old].is_newest and any(
-            self._is_open(tried, own) and self.near.is_between(tried, old, own) for tried in self.tried
-        )
+        return self.spans[old].is_newest and any(self.near.is_between(tried, old, own) for tried in self.tried)
 
     def follow_what_goes_on(self) -> None:
         """Let versions follow what was in use when they began, and ended later, came back, or moved on with them."""
         for own, new in enumerate(self.spans):
-            if own in self.made or not new.first:
+            if own in self.made:
                 continue
             beside = [old for old in range(own) if self.spans[old].first < new.first < self.spans[old].last]
-            beside += [old for old in range(own) if self.spans[old].last == new.first == new.count - 1]
             if not (self._follow_moved_on(own, beside) or self._follow_what_stopped(own, beside)):
                 tried = [old for old in self.tried if self._is_open(old, own) and not self._between(old, own, beside)]
                 if tried:
@@ -124,7 +121,6 @@ class _Choice:
             old = self._nearest(stopped, own)
             turned = self.spans[old].last > new.last or took_turns(self.spans[old], new)
             self._take(old, own, How.IN_TURN if turned else How.OVERLAPPING)
-            self.tried.discard(own)
         return bool(stopped)
 
     def _is_open(self, old: int, own: int) -> bool:
@@ -136,41 +132,26 @@ class _Choice:
     def follow_at_the_first_commit(self) -> None:
         """Let versions follow those that were measured at the first commit alone, before all of their runs."""
         for own, span in enumerate(self.spans):
-            if own in self.made or span.first:
+            if span.first:
                 continue
-            ended = [old for old in range(own) if old not in self.heirs and not self.spans[old].last]
-            if before := [old for old in ended if self.spans[old].runs[-1][1] < span.runs[0][1]]:
+            left = [old for old in range(own) if old not in self.heirs]
+            if before := [old for old in left if self.spans[old].runs[-1][1] < span.runs[0][1]]:
                 self._take(self._nearest(before, own), own, How.AFTER)
 
     def forget_trials(self) -> None:
         """Let versions follow none that were tried beside others, as these went on, and given up."""
         for own, other in [*self.made.items()]:
             span = self.spans[own]
-            if (
-                other.how is How.BESIDE
-                and own not in self.heirs
-                and span.has_stopped
-                and any(older.first <= span.first and older.last > span.last for older in self.spans)
-            ):
+            if other.how is How.BESIDE and own not in self.heirs and span.has_stopped:
                 del self.made[own]
 
     def _take(self, old: int, own: int, how: How) -> None:
         self.made[own] = Followed(old, how)
-        # What comes back is left for none.
-        if self.spans[old].last <= self.spans[own].last:
-            self.heirs.setdefault(old, own)
+        self.heirs.setdefault(old, own)
 
     def _between(self, old: int, own: int, others: Iterable[int]) -> list[int]:
-        """Return the others that are nearer to versions than old ones are, in use or in fewer fields different ones."""
-        turn = self.spans[own].first
-        fields = self.near.rank(old, own)[0]
-        return [
-            other
-            for other in others
-            if other != old
-            and self.near.is_between(other, old, own)
-            and (not self.spans[other].lacks_at(turn) or self.near.rank(other, own)[0] < fields)
-        ]
+        """Return the others that are nearer to versions than old ones are, and in no field farther from them."""
+        return [other for other in others if self.near.is_between(other, old, own)]
 
     def _nearest(self, some: Iterable[int], own: int) -> int:
-        return min(some, key=lambda old: (self.near.rank(old, own), -self.spans[old].last))
+        return min(some, key=lambda old: self.near.rank(old, own))

@@ -69,7 +69,8 @@ class Notes(Struct, frozen=True, kw_only=True):
 
     def name_now(self, test: str) -> str:
         """Return the node id that a test has now; of names that lead to each other, the one that was given."""
-        return latest_name(test, self.later_name, len(self.aliases) + len(self.moved))
+        renamings = len(self.aliases) + len(self.moved)
+        return latest_name(test, self.later_name, renamings) if renamings else test
 
     def project_now(self, project: str) -> str:
         """Return the name that a project has now; of names that lead to each other, the one that was given."""

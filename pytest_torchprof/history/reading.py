@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pytest_torchprof.history.contradictions import (
     Contradiction,
     refuse_measured_and_not,
+    refuse_measured_twice,
     refuse_measurement,
     refuse_other_count,
     refuse_structure,
@@ -30,7 +31,6 @@ from pytest_torchprof.history.record import (
     StructureRecord,
     other_number_of_times,
     parsed,
-    refuse_measured_twice,
     refuse_unknown_places,
     structure_twice,
     unpacked_figures,
@@ -146,8 +146,7 @@ class _Measurements(dict[bytes, int]):
         kernels = None if measured.structure is None else measured.counts.get("kernels")
         self.claims.append(self._claims[measured.structure, kernels])
         self.environments.add(measured.environment)
-        place = (measured.test, measured.label, measured.rank, measured.device)
-        self.places.append(self._places.setdefault(place, len(self._places)))
+        self.places.append(self._places.setdefault(measured.place, len(self._places)))
         return number
 
 
@@ -250,7 +249,7 @@ class RunReader:
             raise BadRecord(f"{name}: no record of a run: {error}") from None
         self._refuse_unknown_places(rows, stored, structures, name)
         if len(set(map(self._measurements.places.__getitem__, rows))) < len(rows):
-            refuse_measured_twice(map(self._measurements.all.__getitem__, rows), name)
+            refuse_measured_twice(map(self._measurements.all.__getitem__, rows))
         if stored.all_tests is not None and stored.all_tests.unmeasured:
             tests = {measured.test for measured in map(self._measurements.all.__getitem__, rows)}
             refuse_measured_and_not(tests, stored.all_tests.unmeasured)

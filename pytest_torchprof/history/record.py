@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
-import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -16,23 +13,22 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.history.contradictions import Contradiction, refuse_measurements, refuse_run
+from pytest_torchprof.history.contradictions import Contradiction, refuse_keys_twice, refuse_measurements, refuse_run
 from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.packing import NotPacked, first_member, packed, unpacked_whole
 from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.recording.text import GZIP, ZIP, DamagedGzipError, inflated_beginning, inflated_member
+from pytest_torchprof.recording.text import inflated_beginning
 from pytest_torchprof.report.outcome import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
 SCHEMA: Final = 1
 SUFFIX: Final = ".run.json.gz"
-MOST_BYTES: Final = 64 << 20
-"""How large a record may be, unpacked."""
 MOST_MEASUREMENTS: Final = 20_000
 Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 Sha = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
@@ -129,6 +125,11 @@ class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which of the run's structures it launched."""
     counts: dict[str, Count] = {}
     """The exact numbers of the worst step, without those that are not known; empty if it was not judged."""
+
+    @property
+    def place(self) -> tuple[str, str | None, int | None, str]:
+        """What a run has one measurement of: its test, label, rank and device."""
+        return self.test, self.label, self.rank, self.device
 
 
 class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -232,6 +233,15 @@ class NewerRecord(BadRecord):
     """A record that a newer version has written: nothing is wrong with it."""
 
 
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Raise BadRecord, which names the file, for what is wrong with its content."""
+    try:
+        yield
+    except (Contradiction, NotPacked) as problem:
+        raise BadRecord(f"{name}: {problem}") from None
+
+
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
 _HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
@@ -245,18 +255,10 @@ BEGINNING_BYTES: Final = 32 << 10
 def encode(record: RunRecord) -> bytes:
     """Return the content of a record's file: the same for the same record."""
     if record.reported is UNSET:
-        return _packed(_ENCODER.encode(record))
+        return packed(_ENCODER.encode(record))
     # In a member of its own: readers of many runs unpack the first one only.
     figures = _ENCODER.encode(replace(record, reported=UNSET)).removesuffix(b"}")
-    return _packed(figures) + _packed(b',"reported":' + _ENCODER.encode(record.reported) + b"}")
-
-
-def _packed(content: bytes) -> bytes:
-    packed = io.BytesIO()
-    # Neither a name nor a time of its own: a record that is written twice is the same file.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
-        file.write(content)
-    return packed.getvalue()
+    return packed(figures) + packed(b',"reported":' + _ENCODER.encode(record.reported) + b"}")
 
 
 def as_written(record: RunRecord) -> RunRecord:
@@ -287,35 +289,20 @@ def decode(data: bytes, name: str) -> RunRecord:
     """Return the record in a file's content; BadRecord, which names the file, if there is none."""
     content = unpacked(data, name)
     record = parsed(_DECODER, content, name)
-    _refuse_twice(content, name)
     if len(record.varying) != len(record.measurements):
         raise other_number_of_times(len(record.measurements), len(record.varying), name)
     structures = {structure.name for structure in record.structures}
     if len(structures) < len(record.structures):
         raise structure_twice(name)
-    refuse_measured_twice(record.measurements, name)
-    try:
+    with _naming(name):
+        refuse_keys_twice(content)
         refuse_measurements(record)
-    except Contradiction as problem:
-        raise BadRecord(f"{name}: {problem}") from None
     orders = 0 if record.launched is UNSET else len(record.launched.orders)
     for measured, varying in zip(record.measurements, record.varying, strict=True):
         refuse_unknown_places(measured, len(record.environments), structures, name)
         if varying.launched is not None and not 0 <= varying.launched < orders:
             raise BadRecord(f"{name}: {measured.test} names a launch order that is not in the record")
     return record
-
-
-def _refuse_twice(content: bytes, name: str) -> None:
-    """Raise BadRecord if the record has one of its keys twice, of which readers might believe one or the other."""
-    values = _VALUES_DECODER.decode(content)
-    as_written = sum(len(key) + memoryview(value).nbytes + len('"":,') for key, value in values.items()) + 1
-    if len(content) == as_written:
-        return
-    # Another program's, with spaces, or with a key that the values above stand for only once.
-    keys = [key for key, _ in json.loads(content, object_pairs_hook=list)]
-    if twice := [key for key in values if keys.count(key) > 1]:
-        raise BadRecord(f"{name}: has {twice[0]!r} more than once")
 
 
 def read(path: Path) -> RunRecord:
@@ -325,51 +312,22 @@ def read(path: Path) -> RunRecord:
 
 def unpacked(data: bytes, name: str) -> bytes:
     """Return the JSON in a file's content; BadRecord if it cannot be unpacked."""
-    figures, behind = _first_member(data, name, MOST_BYTES)
-    if not behind:
-        return figures
-    reported, behind = _first_member(behind, name, MOST_BYTES - len(figures)) if behind[:2] == GZIP else (b"", behind)
-    if behind:
-        raise BadRecord(f"{name}: something stands behind its end")
-    return figures + reported
+    with _naming(name):
+        return unpacked_whole(data)
 
 
 def unpacked_figures(data: bytes, name: str) -> bytes:
     """Return the JSON in a file's content without what only reports tell; BadRecord if it cannot be unpacked."""
-    figures, behind = _first_member(data, name, MOST_BYTES)
+    with _naming(name):
+        figures, behind = first_member(data)
     return figures + b"}" if behind else figures
-
-
-def _first_member(data: bytes, name: str, most: int) -> tuple[bytes, bytes]:
-    if data[: len(GZIP)] != GZIP and not (0 < len(data) < len(GZIP)):
-        raise BadRecord(f"{name}: no record of a run: {_kind_of(data)}")
-    try:
-        content, behind = inflated_member(data, most)
-    except EOFError:
-        raise BadRecord(f"{name}: cut off: it ends in the middle of its gzip data") from None
-    except DamagedGzipError:
-        raise BadRecord(f"{name}: damaged: its gzip data cannot be unpacked") from None
-    if len(content) > most:
-        raise BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB when unpacked, which no run's record is")
-    return content, behind
-
-
-def _kind_of(data: bytes) -> str:
-    """Return what a file is that does not begin as a record does."""
-    if not data:
-        return "the file is empty"
-    if data.startswith(ZIP):
-        return "it is a ZIP archive, and is not called .zip"
-    return "it is binary data" if b"\0" in data[:4096] else "it is a text"
 
 
 def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:
     """Return a record's decoded JSON; BadRecord if it is no record, one of a later schema, or of no possible run."""
     record = _decoded(decoder, content, name)
-    try:
+    with _naming(name):
         refuse_run(record)
-    except Contradiction as problem:
-        raise BadRecord(f"{name}: {problem}") from None
     return record
 
 
@@ -436,18 +394,8 @@ def structure_twice(name: str) -> BadRecord:
     return BadRecord(f"{name}: has a structure more than once")
 
 
-def refuse_measured_twice(measurements: Iterable[MeasurementRecord], name: str) -> None:
-    """Raise BadRecord if a test was measured twice under the same label, on the same rank and for the same device."""
-    seen: set[tuple[str, str | None, int | None, str]] = set()
-    for own in measurements:
-        if (key := (own.test, own.label, own.rank, own.device)) in seen:
-            raise BadRecord(f"{name}: has more than one measurement of {own.test} with the same label and rank")
-        seen.add(key)
-
-
 class _OnlySchema(Struct):
     schema: int
 
 
 _SCHEMA_DECODER: Final = msgspec.json.Decoder(_OnlySchema)
-_VALUES_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
-from pytest_torchprof.against.git import GitRefused, Repository, ask_git
 from pytest_torchprof.history.ancestry import by_date, chain_to, date_of, parents_in, sha_of, tips_of
 from pytest_torchprof.history.ci_knows import CiPause, ci_pause, unknown_to_ci
 from pytest_torchprof.history.notes import Notes
@@ -20,6 +19,7 @@ from pytest_torchprof.text import enumerated, first_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_torchprof.against.git import Repository
     from pytest_torchprof.history.reading import HistoryRun
     from pytest_torchprof.history.record import KernelCount, RunHead
 
@@ -202,13 +202,7 @@ def _ordered(
 
 
 def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
-    listed = []
-    for name in (branch, f"origin/{branch}"):
-        try:
-            shas = ask_git(repository.top, "rev-list", "--first-parent", "--reverse", "--end-of-options", name, "--")
-        except GitRefused:
-            continue
-        listed.append(tuple(shas.split()))
+    listed = [*filter(None, map(repository.first_parents, (branch, f"origin/{branch}")))]
     if not listed:
         raise TorchprofError(f"{repository.top} has no branch {branch}", Code.UNKNOWN_REF)
     own, fetched = listed[0], listed[-1]

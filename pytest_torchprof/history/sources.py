@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.history.folder import contents
-from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord
+from pytest_torchprof.history.packing import MOST_BYTES
+from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord
 from pytest_torchprof.history.store import StoreUnusable, decoded, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import is_database, where_of
