@@ -422,18 +422,9 @@ PINNED = ("messages.txt", "findings.txt")
 NO_WORDS = re.compile(r"`[^`]*`|<[^<>\n]*>|\([^()]*\)|\[[^\[\]]*\]|[*?|\n:;\0]|\\\\[dsw]")
 """Code, fields, asides, codes, and where a pattern leaves something open: there a row of words ends."""
 STILL_PINNED = {
-    "fakegpu/test_gate.py": 2,
-    "fakegpu/test_graph_numbers.py": 1,
-    "fakegpu/test_graph_replays.py": 2,
-    "gpu/test_gpu_adopt.py": 3,
-    "gpu/test_gpu_capture.py": 2,
     "gpu/test_gpu_doctor.py": 1,
     "gpu/test_gpu_failures.py": 12,
     "gpu/test_gpu_graph_operators.py": 5,
-    "gpu/test_gpu_memory.py": 1,
-    "gpu/test_gpu_threads.py": 1,
-    "gpu/test_gpu_times.py": 2,
-    "gpu/test_gpu_validity.py": 1,
     "gpu/test_gpu_waits.py": 1,
     "neighbours/test_neighbours.py": 2,
 }
