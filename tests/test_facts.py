@@ -422,10 +422,6 @@ PINNED = ("messages.txt", "findings.txt")
 NO_WORDS = re.compile(r"`[^`]*`|<[^<>\n]*>|\([^()]*\)|\[[^\[\]]*\]|[*?|\n:;\0]|\\\\[dsw]")
 """Code, fields, asides, codes, and where a pattern leaves something open: there a row of words ends."""
 STILL_PINNED = {
-    "gpu/test_gpu_doctor.py": 1,
-    "gpu/test_gpu_failures.py": 12,
-    "gpu/test_gpu_graph_operators.py": 5,
-    "gpu/test_gpu_waits.py": 1,
     "neighbours/test_neighbours.py": 2,
 }
 """How many literals of a test file still hold words of a catalogue's sentence; the numbers only go down."""
