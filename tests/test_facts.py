@@ -436,23 +436,6 @@ TESTS = Path(__file__).parent
 PINNED = ("messages.txt", "findings.txt")
 NO_WORDS = re.compile(r"`[^`]*`|<[^<>\n]*>|\([^()]*\)|\[[^\[\]]*\]|[*?|\n:;\0]|\\\\[dsw]")
 """Code, fields, asides, codes, and where a pattern leaves something open: there a row of words ends."""
-STILL_PINNED = {
-    "fakegpu/test_gate.py": 2,
-    "fakegpu/test_graph_numbers.py": 1,
-    "fakegpu/test_graph_replays.py": 2,
-    "gpu/test_gpu_adopt.py": 3,
-    "gpu/test_gpu_capture.py": 2,
-    "gpu/test_gpu_doctor.py": 1,
-    "gpu/test_gpu_failures.py": 12,
-    "gpu/test_gpu_graph_operators.py": 5,
-    "gpu/test_gpu_memory.py": 1,
-    "gpu/test_gpu_threads.py": 1,
-    "gpu/test_gpu_times.py": 2,
-    "gpu/test_gpu_validity.py": 1,
-    "gpu/test_gpu_waits.py": 1,
-    "neighbours/test_neighbours.py": 2,
-}
-"""How many literals of a test file still hold words of a catalogue's sentence; the numbers only go down."""
 
 
 @cache
@@ -496,9 +479,9 @@ def test_a_sentence_of_the_catalogues_is_pinned_in_their_own_tests_alone():
     found = {
         path.relative_to(TESTS).as_posix(): pinned(path.read_text(), sentences) for path in TESTS.rglob("test_*.py")
     }
-    more = {name: lines for name, lines in found.items() if len(lines) > STILL_PINNED.get(name, 0)}
-    assert more == {}, "ask for the kind of reason and its facts (facts.py), or for the code"
-    assert {name: len(lines) for name, lines in found.items() if lines} == STILL_PINNED, "lower the numbers above"
+    assert {name: lines for name, lines in found.items() if lines} == {}, (
+        "ask for the kind of reason and its facts (facts.py), or for the code"
+    )
 
 
 @pytest.mark.parametrize(

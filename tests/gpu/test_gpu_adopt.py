@@ -7,7 +7,11 @@ from importlib.util import find_spec
 
 import pytest
 import torch
+from facts import reasons_in, says
 from simulated import gpu_is_simulated
+
+from pytest_torchprof.reasons.adopting import NothingOfGpu, SignOfGpu
+from pytest_torchprof.reasons.own_steps import NoGpuOperations
 
 pytestmark = [
     pytest.mark.gpu,
@@ -56,25 +60,27 @@ def test_work_of_a_child_on_the_gpu_is_judged_kept_and_compared(run_tests):
 
 
 @pytest.mark.parametrize("option", [(), ("--torchprof-require-gpu",)])
-def test_a_child_that_recorded_nothing_of_the_gpu_that_there_is_is_not_measured(run_tests, option):
-    result = run_tests(source("CPU"), *option)
+def test_a_child_that_recorded_nothing_of_the_gpu_that_there_is_is_not_measured(run_tests, pytester, option):
+    result = run_tests(source("CPU"), "--torchprof-report=told.json", *option)
     result.assert_outcomes(failed=1)
+    reasons = reasons_in(pytester.path / "told.json")
     # torch 2.11 records calls of the runtime all the same.
-    launches = "launches and no GPU operation" in result.stdout.str()
-    told = "launches and no GPU operation" if launches else "no launch, and .*record it with ProfilerActivity.CUDA"
-    assert re.search(f"not measured: .*{told}", " ".join(result.stdout.str().split()))
+    assert any(says(why, NoGpuOperations) or says(why, NothingOfGpu) for why in reasons), reasons
+    assert re.search(r"not measured: .*\[no-gpu-side\]", " ".join(result.stdout.str().split()))
 
 
-def test_nor_is_one_that_saw_no_gpu_on_a_machine_that_has_one(run_tests):
+def test_nor_is_one_that_saw_no_gpu_on_a_machine_that_has_one(run_tests, pytester):
     blind = (
         source("CPU")
         .replace(', device="cuda"', "")
         .replace("    torch.cuda.synchronize()\n", "")
         .replace("torch.cuda.synchronize()\n", "")
     )
-    result = run_tests(blind.replace("*('CPU',)", "'CPU', CUDA_VISIBLE_DEVICES=''"))
+    result = run_tests(blind.replace("*('CPU',)", "'CPU', CUDA_VISIBLE_DEVICES=''"), "--torchprof-report=told.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*has no GPU operation and no launch, and this machine has a GPU; *"])
+    reasons = reasons_in(pytester.path / "told.json")
+    assert any(says(why, NothingOfGpu, sign=SignOfGpu.HERE) for why in reasons), reasons
+    result.stdout.fnmatch_lines(["*[[]no-gpu-side]*"])
 
 
 MONITORED = """

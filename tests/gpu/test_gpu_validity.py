@@ -138,7 +138,7 @@ def captured(kernels, *, keep=False):
 
 @pytest.mark.skipif(
     not hasattr(torch.cuda.graphs, "register_graph_instantiate_hook") or torch.version.hip,
-    reason="torch tells since 2.14 when a CUDA graph is made",
+    reason="torch tells since 2.14 when graphs are made",
 )
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_recording_knows_how_many_kernels_each_replayed_graph_has(tmp_path, keep):

@@ -125,4 +125,4 @@ def test_a_loop_that_asks_an_event_is_not_measured(run):
     body = "    x.add_(1)\n    event = torch.cuda.Event()\n    event.record()\n    for _ in range(50): event.query()\n"
     result = run(f"@pytest.mark.torchprof(max_syncs=0)\ndef test_it():\n{body}")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*asked 50 times in a row whether the GPU was done*"])
+    result.stdout.fnmatch_lines(["*asked 50 times *", "*[[]polled]"])
