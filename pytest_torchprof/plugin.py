@@ -243,10 +243,16 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     if (job := item.stash.get(JOB, None)) is not None:
         job.precede(nextitem)
+    try:
+        return (yield)
+    finally:
+        # pytest keeps its items to the end: what thousands of them hold would be looked through for garbage again.
+        if RUN in item.stash:
+            del item.stash[RUN]
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

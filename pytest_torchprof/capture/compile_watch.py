@@ -30,7 +30,7 @@ from pytest_torchprof.trace.caches import CompileCaches
 from pytest_torchprof.trace.compile_evidence import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from types import CodeType, FrameType
 
@@ -287,6 +287,10 @@ class CompileWatch:
         return {**phases, "total": sum(phases.values())}
 
 
+def _nothing() -> None:
+    """Stop nothing; no method, which would hold its object in a circle until the next collection of garbage."""
+
+
 class EagerCode:
     """Notes which of the code objects run; from Python 3.12 on without cost, on 3.11 by a profile function.
 
@@ -299,7 +303,7 @@ class EagerCode:
         self._ids = {id(code) for code in self._codes}
         self._ran: set[int] = set()
         self._entered: set[int] = set()
-        self._stop = self._nothing
+        self._stop: Callable[[], object] = _nothing
         self.blind: str | None = "no call of the code was observed" if self._codes else None
         if self._codes and hasattr(sys, "monitoring"):
             self._monitor(sys.monitoring)
@@ -342,12 +346,12 @@ class EagerCode:
         """Restore the profile function from before `begin`."""
         if not hasattr(sys, "monitoring"):
             self._stop()
-            self._stop = self._nothing
+            self._stop = _nothing
 
     def close(self) -> None:
         """Stop observing."""
         self._stop()
-        self._stop = self._nothing
+        self._stop = _nothing
 
     def _note(self, code: CodeType, _offset: int) -> None:
         if torch_compile.runs_under_dynamo():
@@ -357,9 +361,6 @@ class EagerCode:
         ours = (EagerCode._note, torch_compile.runs_under_dynamo)
         for code in (*codes, *(function.__code__ for function in ours)):
             torch_compile.keep_from_dynamo(code)
-
-    def _nothing(self) -> None:
-        pass
 
     def _monitor(self, monitoring: Any) -> None:
         free = next((tool for tool in (4, 3, 5, 2, 1) if monitoring.get_tool(tool) is None), None)

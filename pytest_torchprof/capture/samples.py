@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pytest_torchprof.analysis.numbers import middle
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.reasons.capturing import CacheNotEmptied, CallTooLong, WorkGoesOn
@@ -87,12 +87,12 @@ class Samples:
                 synchronize(self._device.name)
             idle = perf_counter()
             settled.append(_Settled(returned - began, idle - in_order, idle - began))
-        seconds = statistics.median(call.whole for call in settled)
+        seconds = middle([call.whole for call in settled])
         self.why_not = _why_no_times(seconds, min(call.left_over for call in settled))
         if self.why_not:
             return
         if self._one_stream:
-            seconds += self._clock.head_start(statistics.median(call.launching for call in settled))
+            seconds += self._clock.head_start(middle([call.launching for call in settled]))
         self.wanted = round(min(max(_BUDGET_S / max(seconds, 1e-9), LEAST), MOST))
 
     def take(self, count: int) -> Iterator[None]:
