@@ -53,5 +53,5 @@ def says_more(fact: AnyEvidence, verdict: Verdict) -> bool:
 
 def _names_in(seen: Iterable[AnySeen]) -> set[str]:
     """Return the names that stand in the fields of what a limit saw."""
-    fields = (field if isinstance(field, tuple) else (field,) for one in seen for field in astuple(one))
+    fields = (field if isinstance(field, tuple) else (field,) for part in seen for field in astuple(part))
     return {name for names in fields for name in names if isinstance(name, str)}
