@@ -214,5 +214,5 @@ def test_what_to_do_is_said_for_its_limit_and_begins_at_the_line_that_the_short_
     (summary,) = (line for line in lines if line.startswith("FAILED"))
     (place,) = re.findall(r"first: [a-z ]+, (\S+:\d+)", summary)
     remedies = [line.removeprefix("do: ") for line in lines if line.startswith("do: ")]
-    assert remedies[0].startswith(f"beginning at {place}: ")
+    assert remedies[0].startswith(f"for forbid_kernels: beginning at {place}: ")
     assert remedies[1].startswith("for max_syncs: ")

@@ -17,7 +17,23 @@ pytestmark = pytest.mark.any_torch
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 TESTING = [PACKAGE / "plugin.py", *sorted((PACKAGE / "testing").rglob("*.py"))]
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in TESTING}
-CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+CHANGING = {
+    *(
+        "add",
+        "append",
+        "clear",
+        "discard",
+        "extend",
+        "insert",
+        "pop",
+        "popitem",
+        "remove",
+        "reverse",
+        "setdefault",
+        "sort",
+    ),
+    "update",
+}
 PYTESTS = {"obj"}
 """What our items share with pytest's, whose function is exchanged for the time of a call."""
 COLUMNS, AN_ERROR, PYTHONS, A_REPORT = "columns that it fills", "an error that it makes", "Python's", "pytest's report"

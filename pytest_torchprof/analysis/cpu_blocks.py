@@ -20,7 +20,7 @@ _LONG_AGO = -(2**80)
 class CpuBlocks(Struct, frozen=True, kw_only=True):
     """Times that operators, annotations and calls on whichever thread cover, disjoint and in order, as columns; in ns.
 
-    Ranges are named by index in ``Trace.names``; steps are none.
+    Ranges are named by index in ``Trace.names``; steps do not count as ranges.
     """
 
     starts: list[int]

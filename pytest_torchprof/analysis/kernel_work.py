@@ -47,7 +47,7 @@ class KernelVariants:
 
     @cached_property
     def work(self) -> Mapping[Variant, OperandWork]:
-        """The work of one kernel of each variant of which a formula tells it, as far as the operands are recorded.
+        """The work of one kernel of each variant for which there is a formula, as far as the operands are recorded.
 
         A kernel does its operator's work where it is the only one of its kind in the call: of products and convolutions
         beside helpers, of pointwise operators and copies at all.

@@ -122,7 +122,7 @@ class Part(Protocol):
 
     @property
     def gpu_ops(self) -> Sequence[int]:
-        """In start order."""
+        """The GPU operations, in the order in which they start."""
 
     @property
     def calls(self) -> Sequence[int]:

@@ -184,7 +184,7 @@ class Occurrence:
 
     @property
     def gpu_ops(self) -> Sequence[int]:
-        """In start order."""
+        """The GPU operations, in the order in which they start."""
         return self._held.gpu_ops(self.stretch)
 
     @property

@@ -245,7 +245,7 @@ def _log(arguments: Namespace) -> int:
 def _on_machine(
     name: str, all_series: Sequence[Series], judged: Sequence[JudgedTimes]
 ) -> tuple[list[Series], list[JudgedTimes]]:
-    """Return the series on a GPU or CPU, or those with times on a machine, and these; TorchprofError if none is so."""
+    """Return the series on a GPU or CPU, or those with times on a machine, and the times; TorchprofError for none."""
     word = name.lower()
     own = [
         times
@@ -297,7 +297,7 @@ def _take(arguments: Namespace, records_of_source: Callable[[str], Iterable[RunR
 
 
 def _some_records_of(source: str) -> Iterator[RunRecord | BadRecord]:
-    """Yield the records of a source; where none is there, which nobody would name, that it is so."""
+    """Yield the records of a source; BadRecord where it has none, since nobody names an empty source on purpose."""
     is_empty = True
     for record in _records_of(source):
         is_empty = False

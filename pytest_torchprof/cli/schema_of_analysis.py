@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
@@ -23,6 +23,12 @@ from pytest_torchprof.cli.schema_parts import (
     root,
 )
 from pytest_torchprof.report import analysis_json, ranks_report
+from pytest_torchprof.report.columns import COLLECTIVES, FAMILIES, KERNELS, OPERATORS, RANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.report.row_columns import RowColumn, Unit
 
 
 def _efficiency() -> Schema:
@@ -52,43 +58,35 @@ OF_CACHES = {
 FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT, "saves_us": NUMBER}
 
 
-def times(device: str = "") -> dict[str, Schema]:
-    """Return the fields of a row's calls besides their number and time."""
-    numbers = {f"{device}{name}_us": nullable(NUMBER) for name in ("mean", "min", "max", "worst_step")}
-    return {**numbers, f"{device}worst_step": nullable(TEXT)}
+_BY_UNIT: Final[Mapping[Unit, Schema]] = {
+    "text": TEXT,
+    "count": WHOLE,
+    "bytes": WHOLE,
+    "us": NUMBER,
+    "share": NUMBER,
+    "rate": NUMBER,
+}
+_OF_KEY: Final[Mapping[str, Schema]] = {"tensor_core": nullable(BOOL), "op_chain": listed(TEXT), "shapes": ANY}
+"""The columns whose values are no texts, though they are shown as such."""
+_ALWAYS_KNOWN: Final = frozenset({"name", "library", "count", "calls", "kernels", "time_us"})
+
+
+def of_columns(columns: Iterable[RowColumn]) -> dict[str, Schema]:
+    """Return the fields of a kind of rows, as its columns have them."""
+    return {column.key: _of_column(column) for column in columns if column.json}
+
+
+def _of_column(column: RowColumn) -> Schema:
+    if column.key in _OF_KEY:
+        return _OF_KEY[column.key]
+    value = _BY_UNIT[column.unit]
+    return value if column.key in _ALWAYS_KNOWN else nullable(value)
 
 
 def analysis() -> Schema:
     """Return the schema of ``torchprof analyze --json``: an object, or a list of them for a folder."""
     version = analysis_json.SCHEMA
-    both = {"calls": WHOLE, "name": TEXT, **every("self_cpu_us cpu_us self_gpu_us gpu_us", nullable(NUMBER))}
-    both |= {**times("cpu_"), **times("gpu_")}
-    memory = every("self_cpu_memory_bytes cpu_memory_bytes self_gpu_memory_bytes gpu_memory_bytes", nullable(WHOLE))
-    ranges = fields({**both, "kernels": WHOLE}, {"worst": fields(NUMBERS_OF_STEP)})
-    kernel = fields(
-        {
-            **every("name library", TEXT),
-            "family": nullable(TEXT),
-            **every("dtype layout triton op forward_op", nullable(TEXT)),
-            "tensor_core": nullable(BOOL),
-            "op_chain": listed(TEXT),
-            "count": WHOLE,
-            "time_us": NUMBER,
-            **every("tflops gb_per_s", nullable(NUMBER)),
-            **times(),
-        }
-    )
-    collective = fields(
-        {
-            "name": TEXT,
-            **every("group dtype", nullable(TEXT)),
-            **every("group_size bytes", nullable(WHOLE)),
-            "calls": WHOLE,
-            "time_us": NUMBER,
-            **every("exposed_us bus_gb_per_s", nullable(NUMBER)),
-            **times(),
-        }
-    )
+    ranges = fields(of_columns(RANGES), {"worst": fields(NUMBERS_OF_STEP)})
     trace = fields(
         {
             "path": nullable(TEXT),
@@ -107,18 +105,16 @@ def analysis() -> Schema:
             "trace": trace,
             "summary": SUMMARY,
             "steps": listed(fields({"name": nullable(TEXT), **NUMBERS_OF_STEP})),
-            "kernels": listed(kernel),
-            "collectives": listed(collective),
+            "kernels": listed(fields(of_columns(KERNELS))),
+            "collectives": listed(fields(of_columns(COLLECTIVES))),
             "compile": fields({**compiled, "compiled_in_window": BOOL, "caches": nullable(CACHES)}),
             "findings": listed(fields(FINDING)),
         },
         {
             "efficiency": _efficiency(),
             "headline": fields({**every("headline message", TEXT), "facts": mapped(ANY)}),
-            "families": listed(
-                fields({"family": nullable(TEXT), "library": TEXT, "count": WHOLE, "time_us": NUMBER, **times()})
-            ),
-            "ops": listed(fields({**both, "shapes": ANY, **memory, "forward_op": nullable(TEXT)})),
+            "families": listed(fields(of_columns(FAMILIES))),
+            "ops": listed(fields(of_columns(OPERATORS))),
             "ranges": listed(ranges),
             "modules": listed(ranges),
         },

@@ -1,4 +1,4 @@
-"""What of the folders that are sources is not looked into, so that people hear of it."""
+"""The parts of source folders that a run does not look into, so that it can name them."""
 
 from __future__ import annotations
 

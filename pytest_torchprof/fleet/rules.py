@@ -107,7 +107,7 @@ def takers(rules: Sequence[FleetRule], files: Iterable[Listed]) -> list[set[int]
 
 
 def limits_of(question: Question) -> dict[str, object]:
-    """Return the values of a question's limits; UnknownLimit for what is none."""
+    """Return the values of a question's limits; UnknownLimit for what is not a limit."""
     read = read_limit_texts(question.limits)
     return {name: value for name, value in read.items() if name not in question.own_limits} | read_limits_of_file(
         question.own_limits
@@ -115,7 +115,7 @@ def limits_of(question: Question) -> dict[str, object]:
 
 
 def read(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
-    """Return the declarations of kernels, the limits and the rules of findings; TorchprofError for what is none."""
+    """Return the declarations of kernels, the limits and the rules of findings; TorchprofError where one is invalid."""
     if question.device is not None and question.device not in (known := [kind.name for kind in device_kinds()]):
         raise TorchprofError(f"device: expected {' or '.join(known)}, got {question.device!r}", Code.NO_SUCH_DEVICE)
     own_kernels, limits = divided(limits_of(question))

@@ -38,7 +38,7 @@ _Key: TypeAlias = tuple[str, str, str]
 def listed(sources: Iterable[str], apart_from: str | Path, elsewhere: Elsewhere) -> tuple[Listed, ...]:
     """Return the files of sources in the order of their names, each once, without those below a folder or an address.
 
-    Raises TorchprofError for a source that has none or cannot be looked through, and for a manifest that is none.
+    Raises TorchprofError for a source that has none or cannot be looked through, and for a file that is not a manifest.
     """
     files: dict[_Key, Listed] = {}
     stated: dict[_Key, Listed] = {}

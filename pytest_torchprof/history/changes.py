@@ -151,7 +151,7 @@ def _event(branch: BranchRuns, own: Enclosed[SeriesChange], listed: Mapping[int,
 
 
 def _kernels(change: SeriesChange) -> tuple[object, ...]:
-    """Return what the changes of several tests have alike: which kernels came and went, or else which numbers moved."""
+    """Return what the changes of several tests have in common: which kernels came and went, or which numbers moved."""
     came, went = (frozenset(kernel.name for kernel in kernels) for kernels in (change.came, change.went))
     moved = {} if came or went else {name: new - old for name, (old, new) in change.numbers.items()}
     return came, went, str(moved)

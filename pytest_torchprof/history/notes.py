@@ -91,7 +91,7 @@ class Notes(Struct, frozen=True, kw_only=True):
         yield from (old + name.removeprefix(new) for old, new in self.moved.items() if name.startswith(new))
 
     def later_name(self, test: str) -> str:
-        """Return the node id that a test got next; the same where it kept it."""
+        """Return the node id that a test got next; its own where it kept that."""
         old, new = self.renaming_of(test)
         return new + test.removeprefix(old)
 

@@ -28,7 +28,7 @@ Run = TypeVar("Run", bound="RunHead")
 
 
 class LeftOut(StrEnum):
-    """Why a run is no point of a branch."""
+    """Why a run does not count as a point of its branch."""
 
     NO_COMMIT = "no commit"
     DIRTY = "uncommitted changes"

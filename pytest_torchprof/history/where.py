@@ -67,7 +67,7 @@ class Where(Struct, frozen=True):
 def where_of(text: str, folder: Path) -> Where:
     """Return which store a text means; paths are relative to a folder.
 
-    Raises StoreUnusable for what is none, for a library that is not installed, and for SQLite on a network.
+    Raises StoreUnusable for a text that means none, for a library that is not installed, and for SQLite on a network.
     """
     scheme, separator, behind = text.partition("://")
     if not separator:

@@ -47,7 +47,7 @@ class Allowance(Struct, frozen=True):
 
 
 def read_allowances(value: object) -> tuple[Allowance, ...]:
-    """Return the allowances in the order in which they are written; UnknownLimit for a value that is none."""
+    """Return the allowances in the order in which they are written; UnknownLimit for a value that is not one."""
     return tuple(_allowance(entry) for entry in dict.fromkeys(as_list(value)))
 
 

@@ -157,17 +157,19 @@ _COMPILE: Final = "let the test call what torch.compile returned, or take the li
 def remedies_of(
     verdicts: Iterable[Verdict], why: Callable[[str], Sequence[Finding]] = lambda _: (), *, came: str = ""
 ) -> list[str]:
-    """Return the remedies for the missed ones of these verdicts, once each; several say which limit each is for.
+    """Return the remedies for the missed ones of these verdicts, once each; beside others each says for which limit.
 
     ``why`` returns the findings that may explain why the limit of a name was missed: whatever broke a compiled graph
     must be fixed first. ``came`` are the kernels that are new against a baseline, which tell what is too much.
     """
     subjects: dict[str, dict[str, None]] = {}
+    verdicts = tuple(verdicts)
     for verdict in verdicts:
         if verdict.status == MISSED:
             for subject, remedy in _remedies_of(verdict, why, came):
                 subjects.setdefault(remedy, {})[subject] = None
-    if len(subjects) < 2:
+    # What is to be done for limits that were not measured stands beside these.
+    if len(subjects) < 2 and all(verdict.status == MISSED for verdict in verdicts):
         return [*subjects]
     return [f"for {', '.join(names)}: {remedy}" for remedy, names in subjects.items()]
 

@@ -1,6 +1,6 @@
 """What can go wrong, as exceptions a user may catch.
 
-Each says that it is of `pytest_torchprof.errors`, where users find it: a traceback prints that in front of the message.
+Each gives `pytest_torchprof.errors` as its module, where users find it: a traceback prints that before the message.
 """
 
 from __future__ import annotations

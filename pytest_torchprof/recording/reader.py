@@ -86,7 +86,7 @@ class _NoTraceError(RefusedError):
 
 
 def path_given(path: object, call: str) -> str:
-    """Return a path that was given to a call as text; TorchprofError for what is none."""
+    """Return a path that was given to a call as text; TorchprofError for anything else."""
     text = fspath(path) if hasattr(path, "__fspath__") else path
     if not isinstance(text, str):
         raise TorchprofError(f"{call} takes a path; got {printable_line(repr(path), 60)}", Code.BAD_VALUE)

@@ -25,7 +25,7 @@ class Tolerance(Struct, frozen=True, kw_only=True):
 
 
 def read_tolerance(value: object) -> Tolerance:
-    """Return the marker's tolerance; UnknownLimit for a value that is none."""
+    """Return the marker's tolerance; UnknownLimit for a value that is not one."""
     from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
 
     if not isinstance(value, Mapping):

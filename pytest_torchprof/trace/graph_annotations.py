@@ -48,7 +48,7 @@ class Annotation(NamedTuple):
 
     @property
     def operator(self) -> str | None:
-        """The operator after which the scope is named, ``aten::mm``; it encloses the launch, maybe not innermost."""
+        """The operator after which the scope is named, ``aten::mm``; it encloses the launch, perhaps around others."""
         return self.scope if self.scope is not None and _OPERATOR.fullmatch(self.scope) else None
 
     @property

@@ -46,7 +46,7 @@ class _Device(
         "major": "computeMajor",
     },
 ):
-    """What a multiprocessor of a device has, as kineto records it."""
+    """The resources of one multiprocessor of a device, as kineto records them."""
 
     threads: _AtLeastOne
     registers: _AtLeastOne

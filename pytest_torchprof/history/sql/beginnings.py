@@ -1,4 +1,4 @@
-"""The beginnings of records in a database, of which no more is read than is asked for."""
+"""The beginnings of records in a database: only as much of them is read as somebody asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a few tests, asked of the tables: only what is measured of these is read, and of each record its head."""
+"""The runs of a few tests, asked of the tables: only their measurements are read, and the head of each record."""
 
 from __future__ import annotations
 

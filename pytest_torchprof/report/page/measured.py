@@ -69,7 +69,7 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """The outcome as the page writes it; earlier versions called a measurement so that its code's error ended."""
+        """The outcome as the page writes it: earlier versions wrote "not measured" where the code's error ended it."""
         ended_by_error = isinstance(self.result.reason, EndedByError) and self.outcome is Outcome.NOT_MEASURED
         return str(Outcome.ERROR if ended_by_error else self.outcome)
 

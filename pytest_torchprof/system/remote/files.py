@@ -82,7 +82,7 @@ def fetch(address: str, path: Path) -> None:
 
 
 def reading(address: str) -> Any:
-    """Return a file that is open for reading, of which no more is fetched than is read."""
+    """Return a file that is open for reading; only the parts that are read are fetched."""
     files, path = _opened(address)
     return files.open(path, "rb")
 
@@ -113,6 +113,6 @@ def _file(info: Mapping[str, Any], address: str) -> RemoteFile:
 
 
 def _text(version: object) -> str:
-    """Return a version in one form: of a time a listing and the file itself may have different ones."""
+    """Return a version in one form: a listing and the file itself may write the same time differently."""
     instant = version.timestamp() if isinstance(version, datetime) else version
     return f"{instant:.6f}" if isinstance(instant, float) else str(instant)
