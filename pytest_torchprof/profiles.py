@@ -261,8 +261,6 @@ class Profile(Analysis):
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
         from pytest_torchprof import limits as of_tests  # noqa: PLC0415 - only who asks pays
 
-        if not of_tests.of_compiling(limits):
-            self._look("expect")
         explainer = self._view.explainer
         defaults = explainer.settings if explainer is not None else None
         try:
@@ -270,6 +268,8 @@ class Profile(Analysis):
             asked = of_tests.read_limits(limits_of_them, known=of_tests.catalogue(self.rules), defaults=defaults)
         except TorchprofError as refused:
             raise self.launching.refusal(refused) from None
+        if not of_tests.of_compiling(limits):
+            self._look("expect")
         if explainer is not None and not explainer.judges:
             return
         if explainer is not None:

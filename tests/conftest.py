@@ -132,12 +132,6 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
 
 
-@pytest.fixture
-def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody ask for a width, as where a program reads what is written."""
-    monkeypatch.delenv("COLUMNS")
-
-
 @pytest.fixture(autouse=True)
 def _outside_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run print what a person sees, where CI runs these tests too; tests of CI set the variables themselves."""

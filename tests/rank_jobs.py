@@ -45,6 +45,8 @@ class RankRun:
     text: str
     tests: dict[str, tuple[str, str]]
     """By a test's name how it came out, and the text of a failure or skip."""
+    outcomes: dict[str, set[str]]
+    """By a test's name how its measurements came out, as JUnit's properties say."""
 
     def outcome(self, name: str) -> str:
         """Return how a test came out: passed, failure, error or skipped."""
@@ -78,7 +80,18 @@ def run(world: int, *args: str, **environment: str) -> list[RankRun]:
 
 def _done(rank: int, started: fresh.Fresh) -> RankRun:
     done = started.done(LONGEST_S)
-    return RankRun(done.returncode, done.stdout + done.stderr, _tests(Path(f"rank{rank}.xml")))
+    report = Path(f"rank{rank}.xml")
+    return RankRun(done.returncode, done.stdout + done.stderr, _tests(report), _outcomes(report))
+
+
+def _outcomes(report: Path) -> dict[str, set[str]]:
+    cases = ET.parse(report).iter("testcase") if report.is_file() else ()
+    return {
+        case.get("name", ""): {
+            one.get("value", "") for one in case.iter("property") if one.get("name", "").endswith(".outcome")
+        }
+        for case in cases
+    }
 
 
 def _tests(report: Path) -> dict[str, tuple[str, str]]:

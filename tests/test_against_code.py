@@ -86,7 +86,8 @@ def test_a_package_that_an_import_hook_finds(tmp_path, place):
     assert run.rows == {"test_wave": ("unknown", "not measured")}
     at_main = SideName(f"main ({made.git('rev-parse', 'main')[:7]})")
     why = OtherSidesCode(at_main, "waves", f"{made.path}/lib/python/waves/__init__.py")
-    assert str(why) in " ".join(run.out.split())
+    assert "".join(str(why).split()) in "".join(run.out.split())
+    assert "[other-code]" in run.out
 
 
 def test_a_copy_that_is_installed_is_not_the_working_tree(tmp_path):

@@ -273,7 +273,6 @@ def test_orphans_and_attribution_by_time_are_said(analyze, tmp_path):
         (["--colour", "analyze", "a"], "'--colour'"),
     ],
 )
-@pytest.mark.usefixtures("no_width")
 def test_bad_usage_ends_with_2_and_says_why(capsys, argv, words):
     assert main(argv) == 2
     out, err = capsys.readouterr()
@@ -291,7 +290,6 @@ def test_behind_two_dashes_all_words_are_files(capsys):
     assert "[recording-missing]" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("no_width")
 def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tmp_path):
     assert main(["analyze", str(trace), "--step", "7"]) == 2
     assert "no ProfilerStep#7" in (err := capsys.readouterr().err)
@@ -355,7 +353,6 @@ LONG = "a" * 5000
         ["baseline", "rename", LONG, "test_it.py::test_a"],
     ],
 )
-@pytest.mark.usefixtures("no_width")
 def test_a_path_that_is_too_long_for_a_file_is_bad_usage(capsys, words):
     assert main(words) == 2
     assert capsys.readouterr().err.startswith(f"torchprof {words[0]}: ")

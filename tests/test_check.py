@@ -193,18 +193,6 @@ def test_nor_is_an_error_on_a_terminal(columns):
     assert any("[unknown-keyword]" in line for line in lines)
 
 
-def test_in_a_pipe_an_error_is_one_line_for_programs_unless_a_width_is_asked_for(capsys, monkeypatch):
-    for columns in (60, 40):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        assert main(["check", "nosuch"]) == 2
-        folded = capsys.readouterr().err
-        assert len(folded.splitlines()) > 1
-        assert max(map(len, folded.splitlines())) <= columns
-    monkeypatch.delenv("COLUMNS")
-    main(["check", "nosuch"])
-    assert capsys.readouterr().err == " ".join(folded.split()) + "\n"
-
-
 def test_in_a_file_lines_stay_whole(check, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(0, 0): os.terminal_size(fallback))

@@ -184,7 +184,6 @@ def test_the_command_says_what_differs_and_exits_one(recording, capsys):
         (["{folder}", "one.json"], "is a folder and the other is not"),
     ],
 )
-@pytest.mark.usefixtures("no_width")
 def test_bad_usage_is_one_line_and_exit_two(words, text, tmp_path, capsys):
     """What is wrong and what to do, no traceback."""
     assert run([word.format(folder=tmp_path) for word in words]) == 2

@@ -147,7 +147,6 @@ def test_a_message_is_explained_with_what_to_do(explained, words):
     assert f"what to do: {BlockOver.ADVICE}" in text
 
 
-@pytest.mark.usefixtures("no_width")
 def test_several_words_are_each_explained(explained):
     status, text = explained("max_kernels", "launch-gaps")
     assert status == 0
@@ -170,7 +169,6 @@ def test_without_a_word_all_are_listed(explained):
     assert {"max_kernels", "launch-gaps", "not-measured", "tolerance"} <= set(re.findall(r"[\w-]+", text))
 
 
-@pytest.mark.usefixtures("no_width")
 def test_what_is_not_known_is_refused_with_the_nearest_word(explained):
     status, text = explained("max_kernel")
     assert status == 2

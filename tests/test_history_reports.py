@@ -14,6 +14,7 @@ from pages import Page
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.report_file import read_report
+from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import SUFFIX, decode, encode, read, unpacked_figures
 from pytest_torchprof.history.reported import ReportedResult, ReportedRun
 from pytest_torchprof.history.results import results_in, with_results
@@ -131,6 +132,7 @@ def test_a_record_gives_back_every_result_that_was_put_into_it():
     record = replace(
         run_of(1),
         environments=environments,
+        machine=machine_of(environments),
         measurements=measurements_of(results, environments),
         structures=structures_of(results),
         varying=varying,

@@ -695,7 +695,6 @@ def test_an_older_schema_is_refused_with_the_line_to_run_which_upgrades_it_and_k
     assert kept(database) == sorted(runs, key=lambda run: run.uuid)
 
 
-@pytest.mark.usefixtures("no_width")
 def test_a_newer_schema_is_refused_in_one_line(database, capsys):
     from pytest_torchprof.history.sql.migrating import VERSION
 

@@ -97,3 +97,11 @@ def test_it():
     text = run_tests(source).stdout.str()
     assert "The above exception was the direct cause" in text
     assert "pytest_torchprof/" not in text
+
+
+@pytest.mark.parametrize("asked", ["max_kernls=3", "max_kernels='few'", "max_graph_breaks=3, max_kernls=0"])
+def test_what_is_asked_wrongly_is_no_skip_where_a_gpu_is_missing(run_tests, asked):
+    source = f"@pytest.mark.torchprof\ndef test_it(torchprof):\n    torchprof(torch.sin, x).expect({asked})\n"
+    result = run_tests(source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_it - *"])

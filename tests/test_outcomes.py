@@ -92,6 +92,16 @@ OUTCOMES = {
         ),
         "failed",
     ),
+    "the marker's limit is missed and one of the body cannot be measured": (
+        of_test("torchprof(torch.sin, x).expect(max_syncs=0)", "torchprof").replace(
+            "@cpu", "@pytest.mark.torchprof(device='cpu', max_kernels=0)"
+        ),
+        "failed",
+    ),
+    "the test expects what the measured code raises": (
+        of_test("with pytest.raises(TypeError):\n        torchprof(torch.sin, None)", "torchprof"),
+        "error",
+    ),
     "the word is no limit": (of_test("profile.expect(max_kernls=0)"), "error"),
     "the value fits no limit": (of_test("profile.expect(max_kernels='many')"), "error"),
     "the value is no pattern": (of_test("profile.expect(forbid_kernels=torch.conv2d)"), "error"),
@@ -253,6 +263,13 @@ SUBTESTS = {
     "a subtest cannot be measured": (
         of_test(f"with subtests.test('a'):\n        {UNMEASURED}", "profile, subtests"),
         "not measured",
+    ),
+    "a subtest cannot be measured, and the next one misses": (
+        of_test(
+            f"with subtests.test('a'):\n        {UNMEASURED}\n    with subtests.test('b'):\n        {MISSED}",
+            "profile, subtests",
+        ),
+        "failed",
     ),
     "a subtest raises": (
         of_test("with subtests.test('a'):\n        raise ValueError('mine')", "profile, subtests"),

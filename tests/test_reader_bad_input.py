@@ -164,7 +164,6 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("suffix", ["json", "json.gz"])
-@pytest.mark.usefixtures("no_width")
 def test_bad_files_are_one_clear_error(tmp_path, capsys, name, suffix):
     make, cause = BAD[name]
     path = make(tmp_path / f"bad.{suffix}")

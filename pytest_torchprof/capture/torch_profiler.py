@@ -9,7 +9,6 @@ import sys
 import threading
 import warnings
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +75,7 @@ def prepare(profiler: _KinetoProfile, *, loads_compiler: bool = True) -> None:
         profiler.prepare_trace()
 
 
-@cache
 def _file_only() -> _ExperimentalConfig | None:
-    """Return the setting, made once: torch only reads it. None where torch has none."""
     from torch._C._profiler import _ExperimentalConfig
 
     try:

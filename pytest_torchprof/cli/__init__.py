@@ -326,9 +326,8 @@ def refuse(command: str | None, problem: str) -> int:
     """Write the problem of a command (None: torchprof itself) to stderr, and return UNUSABLE."""
     # It names files and quotes their contents.
     text = "\n".join(map(printable, f"{_command_text(command)}: {problem}".split("\n")))
-    # Programs search a pipe for whole lines; a width is asked for by whoever reads it.
-    is_read = sys.stderr.isatty() or bool(os.environ.get("COLUMNS"))
-    sys.stderr.write(broken(text, screen_columns() if is_read else None) + "\n")
+    # Programs search a pipe for whole lines.
+    sys.stderr.write(broken(text, screen_columns() if sys.stderr.isatty() else None) + "\n")
     return UNUSABLE
 
 

@@ -287,12 +287,17 @@ def group_kernels(
     """
     named = by_name(step.kernels if kernels is None else kernels)
     # By their places in the step, for rows of several patterns stand below one limit.
-    place = {id(kernel): number for number, kernel in enumerate(step.kernels)}
+    place = {_which(kernel): number for number, kernel in enumerate(step.kernels)}
     rows = (
-        replace(_row(step.places, name, members, raw=raw), order=place[id(members[0])])
+        replace(_row(step.places, name, members, raw=raw), order=place[_which(members[0])])
         for name, members in named.items()
     )
     return in_order(rows)
+
+
+def _which(kernel: Kernel) -> tuple[object, ...]:
+    """Return what tells a kernel from the others of its step; a range makes its kernels anew for whoever asks."""
+    return kernel.start_ns, kernel.device, kernel.stream, kernel.name
 
 
 def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
@@ -326,8 +331,8 @@ def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Work
 
 def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ...]:
     """Return one row per name of the step's kernels that are not among ``hits``, for comparison."""
-    known = set(map(id, hits))
-    others = group_kernels(step, [kernel for kernel in step.kernels if id(kernel) not in known])
+    known = set(map(_which, hits))
+    others = group_kernels(step, [kernel for kernel in step.kernels if _which(kernel) not in known])
     return tuple(replace(row, also_ran=True) for row in others)
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import astuple
-
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import NOT_MEASURED
 from pytest_torchprof.limits.screen import INDENT
+from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.limit import Verdict
-    from pytest_torchprof.limits.seen import AnySeen
 
 COLUMN = 32
 """The column at which the measured value starts, if the limit leaves room for it."""
@@ -48,10 +44,5 @@ def says_more(fact: AnyEvidence, verdict: Verdict) -> bool:
     """Return whether a row says more than how often an operator ran that what was seen names already."""
     if not isinstance(fact, WorkRow) or verdict.evidence != (fact,):
         return True
-    return bool(fact.places or fact.note or fact.time_us is not None or fact.name not in _names_in(verdict.seen))
-
-
-def _names_in(seen: Iterable[AnySeen]) -> set[str]:
-    """Return the names that stand in the fields of what a limit saw."""
-    fields = (field if isinstance(field, tuple) else (field,) for part in seen for field in astuple(part))
-    return {name for names in fields for name in names if isinstance(name, str)}
+    is_named = any(isinstance(part, ForbiddenMatches) and part.pattern == fact.name for part in verdict.seen)
+    return bool(fact.places or fact.note or fact.time_us is not None or not is_named)

@@ -62,6 +62,7 @@ def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) ->
     cause = first_moved(moved)
     if not verdicts:
         return ": ".join(filter(None, [gist(others[0]), cause or others[0].numbers]))
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.status != MISSED)
     first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
     is_missed = first.status == MISSED
     seen = reason_line(replace(first, in_step=None).text) if is_missed else measured_text(first)

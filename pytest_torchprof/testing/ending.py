@@ -12,6 +12,7 @@ from msgspec import Struct
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError, reason_of
+from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import first_line
@@ -100,7 +101,7 @@ def outcome_of(problem: TorchprofError) -> Outcome:
 
 def outcome_without(reason: Reason) -> Outcome:
     """Return how a test comes out that has no measurement: what it asks wrongly is an error of its own code."""
-    return Outcome.ERROR if reason.code in MISUSES else Outcome.NOT_MEASURED
+    return Outcome.ERROR if reason.code in MISUSES or isinstance(reason, EndedByError) else Outcome.NOT_MEASURED
 
 
 def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:

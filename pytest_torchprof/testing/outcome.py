@@ -38,7 +38,8 @@ def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending
     cut_off_by_skip = ending.skipped and (measurement.code_raised or measurement.is_open)
     if ending.by_itself and not ending.skipped and (not is_missing or measurement.code_raised):
         # pytest reports the error that ended the test, whatever else does not hold.
-        outcome = ending.outcome
+        missed = problem is not None and outcome_of(problem) is Outcome.FAILED
+        outcome = Outcome.FAILED if missed and ending.outcome is Outcome.NOT_MEASURED else ending.outcome
     elif is_missing and not cut_off_by_skip:
         outcome = outcome_without(judgement.why_not)
     elif problem is not None and not ending.skipped:

@@ -124,6 +124,10 @@ class OneLine(Struct, frozen=True):
 
     message: str
 
+    def __str__(self) -> str:
+        """Return the message, as ``--tb=line`` prints it."""
+        return self.message
+
 
 class BriefFailure(Struct, frozen=True):
     """A failure in its short form, in place of what pytest makes of an exception."""

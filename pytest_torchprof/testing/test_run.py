@@ -16,7 +16,14 @@ from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, find_own_error, reason_of
+from pytest_torchprof.reasons.errors import (
+    LimitsMissed,
+    NotMeasured,
+    TorchprofError,
+    UnknownLimit,
+    find_own_error,
+    reason_of,
+)
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.ending import is_skip, lost_in_thread
@@ -284,7 +291,10 @@ class TestRun(Struct, kw_only=True):
 
     def fail_part(self, problem: BaseException) -> None:
         """Take note that a subtest has failed."""
-        self.failed_part = self.failed_part or problem
+        # What is missed counts before what could not be measured.
+        counts_more = isinstance(problem, LimitsMissed) and isinstance(self.failed_part, NotMeasured)
+        if self.failed_part is None or counts_more:
+            self.failed_part = problem
 
     def lost_miss(self, raised: BaseException | None) -> TorchprofError | None:
         """Return the error of an ``expect()`` that nothing has caught and that has never reached the test; once.
