@@ -303,6 +303,17 @@ def test_nothing_stands_there_in_the_log_of_a_ci_service_which_is_not_cut(run_ch
     assert any(line.endswith(SAID["test_limit"]) for line in lines)
 
 
+def test_a_name_that_is_wider_than_the_terminal_is_whole_there_in_two_lines(pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "test_of_a_model_with_a_name_that_is_wider_than_the_terminal"
+    _, source = PLAIN.split("def test_recording():")
+    pytester.makepyfile(**{name: f"import pytest_torchprof\nimport torch\n\n{source[source.index('def ') :]}"})
+    lines = fresh.run_pytest("-p", "no:cacheprovider").outlines
+    below = [line for line in lines[lines.index(IN_FULL) + 1 :] if line.startswith("  ")]
+    assert f"{name}.py:" in "".join(line.strip() for line in below)
+    assert max(map(len, below)) <= 40
+
+
 def test_many_cut_lines_are_counted(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     source = """
@@ -332,10 +343,12 @@ def test_tests_of_one_name_stand_there_with_their_files(run_tests, pytester, mon
     assert files == ["  test_it.py", "  test_other.py"]
 
 
-def test_a_name_wider_than_the_terminal_is_indented_like_the_others(run_tests, monkeypatch):
+def test_a_test_whose_name_is_wider_than_the_terminal_has_it_in_two_lines(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     lines = run_tests(ALIKE.replace("test_it", f"test_{'x' * 80}"), "--tb=no", in_process=False).outlines
-    assert f"  test_{'x' * 80}:" in lines[lines.index(IN_FULL) + 1 :]
+    below = [line for line in lines[lines.index(IN_FULL) + 1 :] if line.startswith("  ")]
+    assert "".join(line.strip() for line in below).startswith(f"test_{'x' * 80}:")
+    assert max(map(len, below)) <= 60
 
 
 def test_a_subtest_is_named_as_the_summary_names_it(run_tests, monkeypatch):

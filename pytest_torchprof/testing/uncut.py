@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.workers import ONE_LINE
-from pytest_torchprof.text import and_more, broken, cut, printable, width_of, with_middles_of_words
+from pytest_torchprof.text import and_more, cut, printable, width_of
+from pytest_torchprof.text.lines import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +66,7 @@ def write_uncut(reporter: Any) -> None:
     tests = Counter(test for test, _ in {(line.test, line.node) for line in cut_off})
     for line in cut_off[:_MOST]:
         name = line.node if tests[line.test] > 1 else line.test
-        failure = with_middles_of_words(printable(line.failure), width - len("    "))
-        reporter.write_line(broken(f"  {printable(name)}: {failure}", width))
+        reporter.write_line("\n".join(in_lines(f"{printable(name)}: {printable(line.failure)}", width, "  ", "    ")))
     if len(cut_off) > _MOST:
         reporter.write_line(f" {and_more(len(cut_off) - _MOST, 'line')}: pytest -vv")
 
