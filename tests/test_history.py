@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+import time
 import zipfile
 from contextlib import chdir
 from datetime import UTC, datetime, timedelta
@@ -774,6 +775,30 @@ def test_a_long_history_is_read_to_its_end_where_the_processes_that_read_it_are_
             yield own
 
     packed = [(str(number), encode(run_of(number, launched(TEST, FIVE)))) for number in range(1000)]
+    alone = [run.uuid for run in RunReader().read(packed)]
+    assert [run.uuid for run in read_many(RunReader(), until_killed(packed))] == alone
+
+
+def test_so_it_is_where_they_are_ended_while_they_hand_over_what_they_have_read():
+    """A part is larger than what a pipe holds: nobody empties it meanwhile, as on a machine that has much to do."""
+
+    def until_killed(packed):
+        for number, own in enumerate(packed):
+            if number == 300:
+                often = sys.getswitchinterval()
+                sys.setswitchinterval(60)
+                until = time.perf_counter() + 1
+                while time.perf_counter() < until:
+                    pass
+                for process in multiprocessing.active_children():
+                    process.kill()
+                sys.setswitchinterval(often)
+            yield own
+
+    packed = [
+        (str(number), encode(run_of(number, *(launched(f"{TEST}{at}", {f"{number}_{at}": 1}) for at in range(40)))))
+        for number in range(600)
+    ]
     alone = [run.uuid for run in RunReader().read(packed)]
     assert [run.uuid for run in read_many(RunReader(), until_killed(packed))] == alone
 

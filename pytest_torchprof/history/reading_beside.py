@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
+import tempfile
 from collections import deque
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
@@ -41,38 +44,50 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import; few histories are long
     from multiprocessing import get_context  # noqa: PLC0415 - as above
 
-    # No fork: the libraries of object stores and databases may have threads.
-    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:
-        waiting: deque[tuple[list[Packed], Future[ReadPart] | None]] = deque()
+    with (
+        tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder,
+        # No fork: the libraries of object stores and databases may have threads.
+        ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool,
+    ):
+        waiting: deque[tuple[list[Packed], Future[str] | None]] = deque()
         while part := [*islice(records, _IN_A_PART)]:
-            waiting.append((part, _given(pool, part)))
+            waiting.append((part, _given(pool, part, folder)))
             if len(waiting) > _AHEAD:
                 yield _part_of(*waiting.popleft())
         while waiting:
             yield _part_of(*waiting.popleft())
 
 
-def read_part(packed: Iterable[Packed]) -> ReadPart:
-    """Return what is in some records."""
-    return RunReader().read_part(packed)
+def read_into(folder: str, packed: list[Packed]) -> str:
+    """Write what is in some records into a file of a folder, and return its name.
+
+    A pool's processes share one pipe. Of a message that does not fit into it, one that is killed meanwhile leaves a
+    part, for whose rest the pool would wait for ever.
+    """
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+        pickle.dump(RunReader().read_part(packed), file, pickle.HIGHEST_PROTOCOL)
+    return file.name
 
 
-def _given(pool: Executor, part: list[Packed]) -> Future[ReadPart] | None:
+def _given(pool: Executor, part: list[Packed], folder: str) -> Future[str] | None:
     """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
         # Ctrl-C is for this process alone.
         with kept_from_children():
-            return pool.submit(read_part, part)
+            return pool.submit(read_into, folder, part)
     except BrokenExecutor:
         return None
 
 
-def _part_of(packed: Iterable[Packed], reading: Future[ReadPart] | None) -> ReadPart:
+def _part_of(packed: list[Packed], reading: Future[str] | None) -> ReadPart:
     if reading is not None:
         # Somebody may have ended the process, as a system does that is short of memory.
         with suppress(BrokenExecutor):
-            return reading.result()
-    return read_part(packed)
+            file = Path(reading.result())
+            part: ReadPart = pickle.loads(file.read_bytes())  # noqa: S301 - what our own process has just written
+            file.unlink()
+            return part
+    return RunReader().read_part(packed)
 
 
 def _begin() -> None:
