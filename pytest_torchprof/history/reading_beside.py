@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.system.interrupts import kept_from_children
@@ -64,9 +65,9 @@ def read_into(folder: str, packed: list[Packed]) -> str:
     A pool's processes share one pipe. Of a message that does not fit into it, one that is killed meanwhile leaves a
     part, for whose rest the pool would wait for ever.
     """
-    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-        pickle.dump(RunReader().read_part(packed), file, pickle.HIGHEST_PROTOCOL)
-    return file.name
+    file = Path(folder, uuid4().hex)
+    file.write_bytes(pickle.dumps(RunReader().read_part(packed), pickle.HIGHEST_PROTOCOL))
+    return str(file)
 
 
 def _given(pool: Executor, part: list[Packed], folder: str) -> Future[str] | None:

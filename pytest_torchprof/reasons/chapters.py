@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.codes import MISUSES, Code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "usage-errors": (
-        Code.UNKNOWN_KEYWORD,
-        Code.BAD_VALUE,
-        Code.BAD_PATTERN,
-        Code.POSITIONAL_ARGUMENT,
-        Code.CONTRADICTION,
-        Code.LONE_SETTING,
-        Code.FIXTURE_MISUSE,
+        *MISUSES,
         Code.BAD_OPTION,
         Code.BAD_USAGE,
         Code.NO_GPU,

@@ -143,16 +143,14 @@ class Code(StrEnum):
     NO_TEST = "no-test"
 
 
-MISUSES: Final = frozenset(
-    {
-        Code.UNKNOWN_KEYWORD,
-        Code.BAD_VALUE,
-        Code.BAD_PATTERN,
-        Code.POSITIONAL_ARGUMENT,
-        Code.CONTRADICTION,
-        Code.LONE_SETTING,
-        Code.FIXTURE_MISUSE,
-    }
+MISUSES: Final = (
+    Code.UNKNOWN_KEYWORD,
+    Code.BAD_VALUE,
+    Code.BAD_PATTERN,
+    Code.POSITIONAL_ARGUMENT,
+    Code.CONTRADICTION,
+    Code.LONE_SETTING,
+    Code.FIXTURE_MISUSE,
 )
 """The codes of what the code of a test asks wrongly."""
 
