@@ -231,6 +231,14 @@ def test_of_a_job_of_ranks_too_what_to_do_is_said(shared_trace, tmp_path, capsys
     assert f"do: for max_kernels: {REMEDIES['max_kernels']}" in " ".join(text.split())
 
 
+def test_the_remedy_of_a_finding_is_for_the_line_of_the_finding(shared_trace, capsys):
+    recording = shared_trace("h100_bert_small")
+    assert main(["check", str(recording), "--limit=max_syncs=0", "--json"]) == 1
+    (limit,) = json.loads(capsys.readouterr().out)["limits"]
+    # The wait that takes longest is another one, which the code asks for by its name.
+    assert "(transformers/modeling_attn_mask_utils.py:429): " in limit["remedy"]
+
+
 def check_in_a_process(path, limit, output):
     words = [sys.executable, "-c", CHECK, "check", str(path), "--limit", limit]
     return subprocess.run(words, check=False, stdout=output, stderr=subprocess.PIPE, text=True)

@@ -314,6 +314,14 @@ def test_a_name_that_is_wider_than_the_terminal_is_whole_there_in_two_lines(pyte
     assert max(map(len, below)) <= 40
 
 
+def test_a_limit_of_the_marker_lies_at_the_test_where_pytest_prints_places_alone(run_tests, pytester):
+    lines = run_tests(
+        "@cpu\n@pytest.mark.torchprof(max_kernels=0)\ndef test_it():\n    torch.sin(x)\n", "--tb=line"
+    ).outlines
+    (line,) = [line for line in lines if ": max_kernels=0: " in line and not line.startswith("FAILED")]
+    assert line.startswith(f"{pytester.path / 'test_it.py'}:")
+
+
 def test_many_cut_lines_are_counted(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     source = """

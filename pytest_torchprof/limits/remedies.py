@@ -188,7 +188,9 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
             return [(verdict.name, _FEWER_OF.format(what=came, limit="the limit"))]
         return [(verdict.name, _about_break(verdict, why) or f"{_where(verdict)}{remedy}{_called_by(verdict)}")]
     meant = f"; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else ""
-    return [(verdict.name, f"{_where(verdict)}{finding.remedy}{meant}")]
+    # The first of what is shown may be of another kind, such as a wait that the code asks for by its name.
+    where = _where(verdict) if finding.source is None else f"at {finding.source}: "
+    return [(verdict.name, f"{where}{finding.remedy}{meant}")]
 
 
 def _where(verdict: Verdict) -> str:

@@ -29,6 +29,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         setattr(report, CODE, own.code and str(own.code))
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
+        _place_at_test(report, item)
     if report.outcome == "skipped":
         _place_skip(report, item)
     if excinfo is not None and report.outcome == "failed":
@@ -98,6 +99,14 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
     if len(name) > room:
         text = text.replace(name, f"{kind.__qualname__}:", 1)
     lines[begin:] = [f"{_ERROR}{'':{indent}}{line}" for line in broken(text, room).split("\n")]
+
+
+def _place_at_test(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Let a failure that was raised behind the test's last line be one at the test, for ``--tb=line`` and others."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        file, line, _ = item.reportinfo()
+        crash.path, crash.lineno = str(file), (line or 0) + 1
 
 
 def _place_skip(report: pytest.TestReport, item: pytest.Item) -> None:
