@@ -264,6 +264,7 @@ class Profile(Analysis):
         explainer = self._view.explainer
         defaults = explainer.settings if explainer is not None else None
         try:
+            of_tests.refuse_none(limits, "expect()")
             own_kernels, limits_of_them = of_tests.divided(limits)
             asked = of_tests.read_limits(limits_of_them, known=of_tests.catalogue(self.rules), defaults=defaults)
         except TorchprofError as refused:

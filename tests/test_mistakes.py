@@ -22,6 +22,7 @@ CALLS = [
     "recording.table(top='all')",
     "recording.table(top=-1)",
     "recording.ranges(3)",
+    "recording.expect()",
     "recording.expect(max_kernels='few')",
     "recording.expect(forbid_kernels=3)",
     "recording.kernels[99]",

@@ -13,6 +13,7 @@ from pytest_torchprof.limits.asked import (
     needs_flops,
     nothing_known,
     of_events_alone,
+    refuse_none,
     settings_of,
     something_ran,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "of_compiling",
     "of_events_alone",
     "read_limits",
+    "refuse_none",
     "settings_of",
     "something_ran",
 ]

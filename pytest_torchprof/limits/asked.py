@@ -19,7 +19,7 @@ from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Ve
 from pytest_torchprof.limits.number_limits import Bound
 from pytest_torchprof.limits.written import RANGES
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import UnknownLimit, describe
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
 from pytest_torchprof.text import HUGE, is_huge, nearest_keyword
@@ -161,6 +161,13 @@ def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, .
         return ()
     idle = idle_step(analysis, limits)
     return tuple(answered(verdict, wanted) for wanted in limits for verdict in _verdicts(analysis, wanted, idle))
+
+
+def refuse_none(limits: Mapping[str, object], call: str) -> None:
+    """Raise TorchprofError for a call that is to set or check limits, and is given none: it would ask for nothing."""
+    if not limits:
+        message = f"{call} takes limits as keywords, such as max_kernels=5; got none"
+        raise TorchprofError(message, Code.FIXTURE_MISUSE)
 
 
 def answered(verdict: Verdict, wanted: Asked) -> Verdict:

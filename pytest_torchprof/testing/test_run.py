@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.compile_log import CompileLog
-from pytest_torchprof.limits import read_limits
+from pytest_torchprof.limits import read_limits, refuse_none
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.reasons.codes import Code
@@ -183,9 +183,7 @@ class TestRun(Struct, kw_only=True):
                 f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
                 Code.FIXTURE_MISUSE,
             )
-        if not limits:
-            message = "torchprof.limits() takes limits as keywords, such as max_kernels=5; got none"
-            raise TorchprofError(message, Code.FIXTURE_MISUSE)
+        refuse_none(limits, "torchprof.limits()")
         self._read(limits, more_to_come=True)
         self.own_limits = {**self.own_limits, **limits}
         self.unused_limits = {**self.unused_limits, **limits}
