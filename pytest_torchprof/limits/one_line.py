@@ -63,12 +63,19 @@ def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) ->
     if not verdicts:
         return ": ".join(filter(None, [gist(others[0]), cause or others[0].numbers]))
     verdicts = sorted(verdicts, key=lambda verdict: verdict.status != MISSED)
-    first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
+    first, *more = verdicts
     is_missed = first.status == MISSED
     seen = reason_line(replace(first, in_step=None).text) if is_missed else measured_text(first)
     is_of_break = isinstance(next(iter(first.evidence), None), GraphBreakLine)
     cause = (f"; {cause}" if cause and not is_of_break else _brief_cause(first)) if is_missed else ""
-    also = f"; also: {', '.join(more)}" if more else ""
+    also = "".join(
+        f"; {word}: {', '.join(names)}"
+        for word, names in (
+            ("also", [verdict.name for verdict in more if verdict.status == first.status]),
+            ("not measured", [verdict.name for verdict in more if verdict.status != first.status]),
+        )
+        if names
+    )
     worse = f"; {gist(others[0])}" if others and not moved else ""
     return f"{first.written}: {seen}{cause}{also}{worse}"
 
