@@ -33,11 +33,15 @@ def rows(text):
 
 def better(profile, limit):
     """Return what to do about a limit where a finding tells it better."""
-    of = {finding.code: finding.remedy for finding in profile.findings}
+    of = {finding.code: at_its_line(finding) for finding in profile.findings}
     if limit in ("max_kernels", "max_launches"):
         return of["graph-break"]
     meant = "waits that are meant go into allow_syncs"
     return f"{of['implicit-sync']}; {meant}" if limit == "max_syncs" else REMEDIES[limit]
+
+
+def at_its_line(finding):
+    return finding.remedy if finding.source is None else f"at {finding.source}: {finding.remedy}"
 
 
 def remedies(text):
@@ -74,7 +78,7 @@ def test_what_broke_a_compiled_graph_is_what_to_do_about_its_kernels(tmp_path, b
     builder.region("0/0", 100, 150)
     builder.op("aten::mm", 110, 130)
     profile = load(builder.write(tmp_path / "t.json"))
-    broken = [finding.remedy for finding in profile.findings if finding.code == "graph-break"]
+    broken = [at_its_line(finding) for finding in profile.findings if finding.code == "graph-break"]
     assert remedies(failure(profile, max_kernels=0)) == (broken or [REMEDIES["max_kernels"]])
     assert len(broken) == breaks
 

@@ -17,6 +17,7 @@ import sys
 import tarfile
 import time
 import zipfile
+from concurrent.futures import wait
 from pathlib import Path
 from threading import Event, Thread
 
@@ -25,6 +26,11 @@ from builder import TraceBuilder, own_recording
 from facts import says
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.fleet.bounds import Bounds
+from pytest_torchprof.fleet.crew import LocalCrew
+from pytest_torchprof.fleet.judging import FileTask
+from pytest_torchprof.fleet.listed import file_at_path
+from pytest_torchprof.fleet.rules import Question
 from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons import fleet as reasons
@@ -588,6 +594,32 @@ def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
     assert says(reason, reasons.WorkerDied, status=-signal.SIGKILL)
     assert reason.code == Code.WORKER_DIED
     assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the processes hand over more than a pipe of Linux holds")
+def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced(traces):
+    """Their answers are larger than what a pipe holds: nobody empties it meanwhile, as on a machine with much to do."""
+    crew = LocalCrew(2, Bounds(memory_bytes=2 << 30, timeout_s=60))
+    files = [traces / f"{number}.json.gz" for number in range(4)] * 4
+    tasks = tuple(
+        FileTask(key=f"{at}", file=file_at_path(str(file)), question=Question()) for at, file in enumerate(files)
+    )
+    often = sys.getswitchinterval()
+    try:
+        given = [crew.submit(tasks) for _ in range(12)]
+        given[0].result(60)
+        sys.setswitchinterval(60)
+        until = time.perf_counter() + 2
+        while time.perf_counter() < until:
+            pass
+        for process in multiprocessing.active_children():
+            process.kill()
+        sys.setswitchinterval(often)
+        # None is waited for without an end: each has come, or is tried again.
+        assert not wait(given, timeout=60).not_done
+    finally:
+        sys.setswitchinterval(often)
+        crew.end()
 
 
 def children(pid):

@@ -10,9 +10,11 @@ import os
 import signal
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import active_children, get_context, parent_process
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.system.handed_over import submit_by_file
 from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class LocalCrew:
         self._jobs, self._bounds = jobs, bounds
         self._given = 0
         self._alone = ThreadPoolExecutor(jobs)
+        self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
         self._pool: Executor | None = self._new_pool()
         with kept_from_children():
             self._pool.submit(_be_there)
@@ -55,7 +58,7 @@ class LocalCrew:
         self._given += len(tasks)
         # Ctrl-C is the driver's, which ends its processes itself.
         with kept_from_children():
-            return self._pool.submit(judge_beside, tasks, self._bounds)
+            return submit_by_file(self._pool, self._answers.name, judge_beside, tasks, self._bounds)
 
     def _new_pool(self) -> Executor:
         return ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
@@ -79,6 +82,7 @@ class LocalCrew:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._alone.shutdown(wait=True, cancel_futures=True)
+        self._answers.cleanup()
 
 
 def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:

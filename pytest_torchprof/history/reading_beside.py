@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 import signal
 import tempfile
 from collections import deque
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.system.handed_over import submit_by_file
 from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
         # No fork: the libraries of object stores and databases may have threads.
         ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool,
     ):
-        waiting: deque[tuple[list[Packed], Future[str] | None]] = deque()
+        waiting: deque[tuple[list[Packed], Future[ReadPart] | None]] = deque()
         while part := [*islice(records, _IN_A_PART)]:
             waiting.append((part, _given(pool, part, folder)))
             if len(waiting) > _AHEAD:
@@ -59,36 +57,27 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
             yield _part_of(*waiting.popleft())
 
 
-def read_into(folder: str, packed: list[Packed]) -> str:
-    """Write what is in some records into a file of a folder, and return its name.
-
-    A pool's processes share one pipe. Of a message that does not fit into it, one that is killed meanwhile leaves a
-    part, for whose rest the pool would wait for ever.
-    """
-    file = Path(folder, uuid4().hex)
-    file.write_bytes(pickle.dumps(RunReader().read_part(packed), pickle.HIGHEST_PROTOCOL))
-    return str(file)
+def read_part(packed: list[Packed]) -> ReadPart:
+    """Return what is in some records."""
+    return RunReader().read_part(packed)
 
 
-def _given(pool: Executor, part: list[Packed], folder: str) -> Future[str] | None:
+def _given(pool: Executor, part: list[Packed], folder: str) -> Future[ReadPart] | None:
     """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
         # Ctrl-C is for this process alone.
         with kept_from_children():
-            return pool.submit(read_into, folder, part)
+            return submit_by_file(pool, folder, read_part, part)
     except BrokenExecutor:
         return None
 
 
-def _part_of(packed: list[Packed], reading: Future[str] | None) -> ReadPart:
+def _part_of(packed: list[Packed], reading: Future[ReadPart] | None) -> ReadPart:
     if reading is not None:
-        # Somebody may have ended the process, as a system does that is short of memory.
-        with suppress(BrokenExecutor):
-            file = Path(reading.result())
-            part: ReadPart = pickle.loads(file.read_bytes())  # noqa: S301 - what our own process has just written
-            file.unlink()
-            return part
-    return RunReader().read_part(packed)
+        # Somebody may have ended the process, as a system does that is short of memory; or a disk is full.
+        with suppress(BrokenExecutor, OSError):
+            return reading.result()
+    return read_part(packed)
 
 
 def _begin() -> None:
