@@ -55,7 +55,7 @@ KNOWN = {
     "recording/reader.py": (COLUMNS, "columns"),
     "testing/conclusion.py": (AN_ERROR, "error"),
     "testing/judgement.py": (AN_ERROR, "error"),
-    "testing/pytest_report.py": (f"{A_REPORT}, and the error in it", "problem report"),
+    "testing/pytest_report.py": (f"{A_REPORT}, and the error in it", "crash problem report"),
     "testing/rank_ends.py": (A_REPORT, "report"),
     "testing/ranks/inside.py": ("pytest's configuration", "config"),
     "testing/ranks/item.py": (A_REPORT, "report"),

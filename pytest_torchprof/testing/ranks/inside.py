@@ -74,7 +74,7 @@ def settle(config: pytest.Config) -> None:
     folder.announce(START)
     _end_when_left_alone(job)
     task = read_task(job)
-    for name, value in {**_NOT_IN_A_RANK, "basetemp": str(folder.path / "tmp")}.items():
+    for name, value in {**_NOT_IN_A_RANK, "basetemp": str(folder.root / "tmp")}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
     for name in _PLUGINS_NOT_IN_A_RANK:
@@ -88,7 +88,7 @@ def settle(config: pytest.Config) -> None:
         config.stash[HISTORY] = task.history
     if task.phase is not None:
         config.stash[CACHES] = task.phase
-    config.stash[PROGRESS], config.stash[SCRATCH] = folder.announce, folder.path
+    config.stash[PROGRESS], config.stash[SCRATCH] = folder.announce, folder.root
     config.pluginmanager.register(keeper)
 
 

@@ -148,7 +148,7 @@ class _Job:
     def _ended(self, number: int, given_up: JobGivenUp | None) -> JobEnd:
         running = {rank: pid for rank, folder in enumerate(self._ranks) if (pid := folder.pid) and is_there(pid)}
         turns = [rank.of_turn(number) for rank in self._ranks]
-        asked = {rank: (self._ranks[rank].path, pid) for rank, pid in running.items() if not turns[rank].ended}
+        asked = {rank: (self._ranks[rank].root, pid) for rank, pid in running.items() if not turns[rank].ended}
         stacks = taken(asked) if given_up else {}
         self._end_processes()
         ranks = tuple(turn.read() for turn in turns)

@@ -205,7 +205,7 @@ def wait(
 
 def _compile(ranks: Sequence[RankFolder]) -> bool:
     """Return whether a rank is compiling code, during which it cannot report progress."""
-    alive = {number: (rank.path, pid) for number, rank in enumerate(ranks) if (pid := rank.pid) is not None}
+    alive = {number: (rank.root, pid) for number, rank in enumerate(ranks) if (pid := rank.pid) is not None}
     return any(stack.compiles for stack in stacks.taken(alive).values())
 
 

@@ -138,40 +138,40 @@ class RankFolder:
     """The folder in which one rank leaves the results of its tests."""
 
     def __init__(self, job: Path, rank: int, config: pytest.Config) -> None:
-        self.path = job / f"rank{rank}"
+        self.root = job / f"rank{rank}"
         self._config = config
         """Its hooks turn reports into text, and text into reports."""
         self._signs = 0
 
     def of_turn(self, number: int) -> TurnFolder:
         """Return the folder in which it leaves the results of one test."""
-        return TurnFolder(self.path / str(number), self._config)
+        return TurnFolder(self.root / str(number), self._config)
 
     def begin(self, pid: int) -> None:
         """Note that the rank has begun, with its process."""
-        self.path.mkdir(exist_ok=True)
-        stacks.answer(self.path)  # Before anybody knows whom to ask.
-        (self.path / _PID).write_text(str(pid))
+        self.root.mkdir(exist_ok=True)
+        stacks.answer(self.root)  # Before anybody knows whom to ask.
+        (self.root / _PID).write_text(str(pid))
 
     @property
     def pid(self) -> int | None:
         """The rank's process; None before it has begun."""
         try:
-            return int((self.path / _PID).read_text() or 0) or None
+            return int((self.root / _PID).read_text() or 0) or None
         except OSError:
             return None
 
     def announce(self, goal: str, *, waits: bool = False) -> None:
         """Note how far the rank has come."""
         self._signs += 1
-        with replacing(self.path / _SIGN) as unfinished:
+        with replacing(self.root / _SIGN) as unfinished:
             unfinished.write_bytes(msgspec.json.encode(Sign(self._signs, goal, waits)))
 
     @property
     def sign(self) -> Sign | None:
         """How far the rank has come; None before it has reported any progress."""
         try:
-            return msgspec.json.decode((self.path / _SIGN).read_bytes(), type=Sign)
+            return msgspec.json.decode((self.root / _SIGN).read_bytes(), type=Sign)
         except OSError:
             return None
 
