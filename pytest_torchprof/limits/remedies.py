@@ -10,7 +10,7 @@ from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.own_code import is_installed
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
-from pytest_torchprof.text import path_from_here
+from pytest_torchprof.text import path_from_here, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -189,7 +189,7 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
         return [(verdict.name, _about_break(verdict, why) or f"{_where(verdict)}{remedy}{_called_by(verdict)}")]
     meant = f"; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else ""
     # The first of what is shown may be of another kind, such as a wait that the code asks for by its name.
-    where = _where(verdict) if finding.source is None else f"at {finding.source}: "
+    where = _where(verdict) if finding.source is None else f"at {printable(finding.source)}: "
     return [(verdict.name, f"{where}{finding.remedy}{meant}")]
 
 
@@ -202,7 +202,7 @@ def _where(verdict: Verdict) -> str:
     first = verdict.culprit if verdict.culprit in rows else rows[0]
     file, number = first.line or ("", 0)
     is_one = len({row.line for row in rows}) == 1 and all(len(row.places) == 1 for row in rows)
-    return f"{'at' if is_one else 'beginning at'} {path_from_here(file)}:{number}: "
+    return f"{'at' if is_one else 'beginning at'} {printable(path_from_here(file))}:{number}: "
 
 
 def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> str:
@@ -212,7 +212,8 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
         kinds = {_kind_of_break(fact.why) for fact in breaks}
         if len(kinds) != 1 or not (kind := kinds.pop()):
             return ""
-        where = breaks[0].file_line if len(breaks) == 1 else "these lines"
+        places = {fact.file_line for fact in breaks}
+        where = "these lines" if len(places) != 1 else printable(places.pop() or "the break")
         others = any(fact.file is None or is_installed(fact.file) for fact in breaks)
         own = f"; {_OWN_BREAKS}" if others else ""
         return f"at {where}: {kind}{own}"
@@ -222,7 +223,8 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
         return ""
     kind = f" ({how})" if (how := _kind_of_break(broke.first)) else ""
     which = "the graph break" if broke.count == 1 else f"{broke.count} graph breaks, first the one"
-    return f"take out {which} at {broke.source}{kind}, so that torch.compile sees them in one graph; {_NEED_NOT_FUSE}"
+    at = printable(broke.source)
+    return f"take out {which} at {at}{kind}, so that torch.compile sees them in one graph; {_NEED_NOT_FUSE}"
 
 
 def _kind_of_break(why: str) -> str:
