@@ -50,6 +50,24 @@ def test_phases(torchprof):
     result.stdout.no_fnmatch_line("*prefill: *missed*")
 
 
+def test_what_the_profile_of_a_block_has_is_asked_of_the_profile(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_profile(torchprof):
+    with torchprof.measure("a") as m:
+        assert not hasattr(m, "kernels")
+        for _ in m.steps():
+            x + x
+    with pytest.raises(AttributeError, match=r"m\\.profile\\.expect"):
+        m.expect(max_kernels=1)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
+        m.nothing
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_steps_yields_warmup_and_measured_calls(run_tests):
     result = run_tests(
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.codes import Code
@@ -40,6 +40,16 @@ class MeasuredBlock(ABC):
         self._entered = False
         self._steps: Calls | None = None
         self._count = 0
+
+    # For type checkers a block has what it has.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say where it is that a block lacks and its profile has; AttributeError in any case."""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(Profile, name):
+                text = f"the measured block has no {name!r}, its profile has: m.profile.{name}"
+            raise AttributeError(text, name=name, obj=self)
 
     @abstractmethod
     def _begin(self) -> None:
