@@ -213,7 +213,7 @@ def _time_event(event: TimeEvent, branch: BranchRuns, at: Mapping[str, int]) -> 
         "came": (),
         "went": (),
         "command": (time_bisect_line(event) or "").strip() or None,
-        "said": time_remarks_on(event, branch.notes),
+        "remarks": time_remarks_on(event, branch.notes),
     }
 
 
@@ -231,7 +231,7 @@ def _event(event: HistoryEvent, branch: BranchRuns, at: Mapping[str, int]) -> di
         "came": _kernels(event.came),
         "went": _kernels(event.went),
         "command": bisect_line(event, event.changes[0].key).strip() if event.cause is Cause.RANGE else None,
-        "said": remarks_on(event, branch.notes),
+        "remarks": remarks_on(event, branch.notes),
     }
 
 

@@ -72,7 +72,7 @@ const Details = (() => {
     if (gap) return (found.gaps.get(title) || []).some(({start, end}) => start < gap.end && gap.start < end);
     return found.of.has(lane) && found.of.get(lane)[at] === 1;
   });
-  const said = (side, hit) => findingsOf(side, hit).map((finding) => h("p", {class: "tl-finding"}, h("b", {}, shown(finding.title, 80)), ": ", shown(finding.message, 400)));
+  const findingLines = (side, hit) => findingsOf(side, hit).map((finding) => h("p", {class: "tl-finding"}, h("b", {}, shown(finding.title, 80)), ": ", shown(finding.message, 400)));
 
   const fillGap = (element, hit, go = null) => {
     const {side, gap} = hit, {recording} = side;
@@ -85,12 +85,12 @@ const Details = (() => {
       if (op) facts.push(["launched by", recording.names[op.lane.name[op.at]], op]);
       facts.push(["from", looked(recording, "origins", gap.beside.lane.origin, gap.beside.at), null]);
     }
-    element.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, hit.title ? "The GPU idles" : "Nothing is recorded")), ...said(side, hit), listed(facts.filter(([, text]) => text), go));
+    element.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, hit.title ? "The GPU idles" : "Nothing is recorded")), ...findingLines(side, hit), listed(facts.filter(([, text]) => text), go));
   };
 
   const fillTip = (tip, {side, lane, at, together}) => {
     const more = together > 1 ? [h("p", {class: "tl-more"}, `the longest of ${show.count(together)} slices here that are narrower than a pixel: zoom in to see each`)] : [];
-    tip.replaceChildren(...headed(side.recording, {lane, at}, 120), ...more, ...said(side, {lane, at}), listed(factsOf(side.recording, {lane, at})));
+    tip.replaceChildren(...headed(side.recording, {lane, at}, 120), ...more, ...findingLines(side, {lane, at}), listed(factsOf(side.recording, {lane, at})));
   };
 
   const fillPane = (pane, chosen, go) => {
@@ -98,7 +98,7 @@ const Details = (() => {
       pane.replaceChildren(h("p", {class: "tl-hint"}, "Click a slice, or press Enter for the longest one in view, and its details stand here."));
       return;
     }
-    pane.replaceChildren(...headed(chosen.side.recording, chosen, 4000), ...said(chosen.side, chosen), listed(factsOf(chosen.side.recording, chosen), go));
+    pane.replaceChildren(...headed(chosen.side.recording, chosen, 4000), ...findingLines(chosen.side, chosen), listed(factsOf(chosen.side.recording, chosen), go));
   };
 
   // The longest slices of a step, from lanes of this kind.
@@ -131,14 +131,14 @@ const Details = (() => {
   // The step in words, for those who do not see the drawing.
   const fillText = (element, sides) => {
     element.replaceChildren(...sides.flatMap(({recording, step, label}) => {
-      const told = recording.steps[step], name = shown(told.name || "the whole recording");
+      const lasting = recording.steps[step], name = shown(lasting.name || "the whole recording");
       const of = sides.length > 1 ? `${shown(label)}: ` : "";
       const gpu = longestIn(recording, step, (lane) => lane.onGpu);
       const cpu = longestIn(recording, step, (lane) => lane.kind === "operators");
-      const onGpu = told.gpu_ops ? `; its ${show.count(told.gpu_ops)} GPU operations took ${Recording.timeText(told.gpu_ns)} together, and the last one ended ${Recording.timeText(told.until_ns - told.start_ns)} after the step began` : "";
-      const said = `${of}${name} lasted ${Recording.timeText(told.end_ns - told.start_ns)} on the CPU${onGpu}.`;
-      return [h("p", {}, said), ...(gpu.length ? [table(recording, told, `${of}longest work on the GPU in ${name}`, gpu)] : []),
-        ...(cpu.length ? [table(recording, told, `${of}longest operators on the CPU in ${name}`, cpu)] : [])];
+      const onGpu = lasting.gpu_ops ? `; its ${show.count(lasting.gpu_ops)} GPU operations took ${Recording.timeText(lasting.gpu_ns)} together, and the last one ended ${Recording.timeText(lasting.until_ns - lasting.start_ns)} after the step began` : "";
+      const sentence = `${of}${name} lasted ${Recording.timeText(lasting.end_ns - lasting.start_ns)} on the CPU${onGpu}.`;
+      return [h("p", {}, sentence), ...(gpu.length ? [table(recording, lasting, `${of}longest work on the GPU in ${name}`, gpu)] : []),
+        ...(cpu.length ? [table(recording, lasting, `${of}longest operators on the CPU in ${name}`, cpu)] : [])];
     }));
   };
 

@@ -80,10 +80,10 @@ const Flame = (() => {
     state.chosen = chosen;
     const {side, node} = chosen, whole = side.root.all || 1, path = pathOf(chosen);
     const others = state.sides.filter((one) => one !== side).map((one) => [one, atPath(one.root, path)]);
-    const told = (one, found) => (found ? `${Recording.timeText(found.all)}${perStep(state.recordings)}, ${(100 * found.all / (one.root.all || 1)).toFixed(1)} %` : "not there");
+    const timeAndShare = (one, found) => (found ? `${Recording.timeText(found.all)}${perStep(state.recordings)}, ${(100 * found.all / (one.root.all || 1)).toFixed(1)} %` : "not there");
     const of = node.holder ? [["of it its own", Recording.timeText(Math.max(node.own, 0))], [`calls${perStep(state.recordings)}`, show.count(node.calls)]] : [];
-    const facts = [["time", told(side, node)], ...of,
-      ...others.map(([one, found]) => [shown(one.label || "the other"), told(one, found)]), ["inside", path.slice(0, -1).map((text) => shown(text, 60)).join(" › ")]];
+    const facts = [["time", timeAndShare(side, node)], ...of,
+      ...others.map(([one, found]) => [shown(one.label || "the other"), timeAndShare(one, found)]), ["inside", path.slice(0, -1).map((text) => shown(text, 60)).join(" › ")]];
     state.pane.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, `${state.sides.length > 1 ? `${shown(side.label)}: ` : ""}${shown(node.text, 300)}`)),
       h("dl", {class: "tl-facts"}, ...facts.filter(([, text]) => text).flatMap(([what, text]) => [h("dt", {}, what), h("dd", {}, text)])));
     state.share = node.all / whole;

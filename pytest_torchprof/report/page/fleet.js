@@ -28,8 +28,8 @@
       bar.style.flexGrow = count;
       return bar;
     });
-    const told = parts.map(({count, title}) => `${show.count(count)} ${title}`).join(", ");
-    return h("div", {role: "img", "aria-label": told, class: className}, drawn);
+    const label = parts.map(({count, title}) => `${show.count(count)} ${title}`).join(", ");
+    return h("div", {role: "img", "aria-label": label, class: className}, drawn);
   };
 
   // From the tenth to the ninetieth of a hundred files, with a mark at the median: one scale of powers for all rows.
@@ -42,13 +42,13 @@
       const own = row.numbers[number];
       if (!own) return h("td", {class: "left"}, "–");
       const [from, to, median] = [at(own.p10), at(own.p90), at(own.median)];
-      const told = `10 %: ${show.us(own.p10)}, median ${show.us(own.median)}, 90 %: ${show.us(own.p90)}`;
+      const label = `10 %: ${show.us(own.p10)}, median ${show.us(own.median)}, 90 %: ${show.us(own.p90)}`;
       return h(
         "td",
         {class: "left"},
         svg(
           "svg",
-          {viewBox: "-3 0 106 14", role: "img", "aria-label": told, class: "spread"},
+          {viewBox: "-3 0 106 14", role: "img", "aria-label": label, class: "spread"},
           svg("rect", {x: from, y: 5, width: Math.max(1, to - from), height: 4, class: "range"}),
           svg("circle", {cx: median, cy: 7, r: 3, class: "median"}),
         ),

@@ -42,12 +42,12 @@
     const values = spans.map((span) => span.value);
     const [low, high] = [least(values), most(values)];
     const range = low === high ? shownAs(low) : `${shownAs(low)} to ${shownAs(high)}`;
-    const told = values.length ? `${heading}: ${range}` : `${heading}: not known`;
-    const svg = svgOf("svg", {viewBox: `0 0 100 ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": told});
+    const summary = values.length ? `${heading}: ${range}` : `${heading}: not known`;
+    const svg = svgOf("svg", {viewBox: `0 0 100 ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": summary});
     // A step of times is known to lie among some commits.
     for (const {from, to} of steps) svg.append(svgOf("rect", {class: "band", x: share(from), width: share(to) - share(from), y: 0, height: HEIGHT}));
     svg.append(svgOf("path", {d: path(spans, low, high)}));
-    return {svg, told, now: spans.length ? spans[spans.length - 1].value : null};
+    return {svg, summary, now: spans.length ? spans[spans.length - 1].value : null};
   };
 
   const countsOf = (row, number) =>
@@ -74,7 +74,7 @@
       "section",
       {class: "event", id, tabindex: -1, "aria-label": `${event.kind} ${event.id}`},
       h("h3", {}, `${index.dates[event.at]}  ${visible(event.cause)} `, h("span", {class: "hint"}, event.id)),
-      event.said.map(([word, text]) => h("p", {}, `${word}: `, h("bdi", {}, shown(text, 4000)))),
+      event.remarks.map(([word, text]) => h("p", {}, `${word}: `, h("bdi", {}, shown(text, 4000)))),
       kernels("came", "came", event.came),
       kernels("went", "went", event.went),
       h("h4", {}, plural(event.of, "test")),
@@ -118,7 +118,7 @@
       : rows.map((times) => h("span", {}, `${times.title} ${show.us(times.segments[0].us)} on ${visible(times.machine)}: ${times.is_long_enough ? "no step; " : ""}${times.could_show}`));
 
   const drawRow = (row, number) => {
-    const {svg, told, now} = chart(countsOf(row, state.number), title(state.number), show.count);
+    const {svg, summary, now} = chart(countsOf(row, state.number), title(state.number), show.count);
     const box = h("article", {class: "series"});
     let open = null;
     const close = () => {
@@ -128,7 +128,7 @@
     };
     const markOf = (place, at) => {
       const event = index.events[place];
-      const known = event.said.some(([word]) => word === "known");
+      const known = event.remarks.some(([word]) => word === "known");
       const mark = h("button", {type: "button", class: known ? "mark known" : "mark", "aria-expanded": "false", "aria-label": `${event.kind} ${event.id} at ${index.commits[at].slice(0, 7)}`, title: `${index.dates[at]} ${visible(event.cause)}`});
       mark.style.left = `${share(at)}%`;
       mark.addEventListener("click", () => {
@@ -155,7 +155,7 @@
         "div",
         {class: "facts"},
         now !== null && h("span", {}, "now ", h("b", {}, show.count(now)), ` ${noun(state.number, now)}`),
-        h("span", {}, told),
+        h("span", {}, summary),
         h("span", {}, isNumber(newest) ? `last changed ${index.dates[newest]}` : "never changed"),
         gapsOf(row) && h("span", {}, gapsOf(row)),
         row.removed_at && h("span", {class: "hint"}, `removed: not in ${visible(row.removed_at.slice(0, 7))} any more`),

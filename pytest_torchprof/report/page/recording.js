@@ -30,19 +30,19 @@ const Recording = (() => {
     return found;
   };
 
-  const lane = (told, columns, unit, first) => {
+  const lane = (entry, columns, unit, first) => {
     const start = sums(columns.start, unit);
     const duration = Float64Array.from(columns.duration, (value) => value * unit);
     const found = {
-      ...told, ...columns, start, duration, first, onGpu: GPU_KINDS.has(told.kind), inRow: byRow(columns.row, told.rows),
+      ...entry, ...columns, start, duration, first, onGpu: GPU_KINDS.has(entry.kind), inRow: byRow(columns.row, entry.rows),
       end: start.map((value, i) => value + duration[i]), total: duration.reduce((sum, value) => sum + value, 0),
     };
     for (const link of ["call", "op"]) if (columns[link]) found[link] = sums(signed(columns[link]));
     return found;
   };
 
-  const flame = (told, columns) => ({
-    ...told, name: columns.name, parent: Int32Array.from(columns.parent, (value) => value - 1), cpu: signed(columns.cpu),
+  const flame = (entry, columns) => ({
+    ...entry, name: columns.name, parent: Int32Array.from(columns.parent, (value) => value - 1), cpu: signed(columns.cpu),
     gpu: columns.gpu, calls: columns.calls,
   });
 
@@ -60,26 +60,26 @@ const Recording = (() => {
       return columns;
     };
     let first = 1;
-    const lanes = header.lanes.map((told) => {
-      const found = lane(told, take(told.columns, told.slices), header.unit_ns, first);
-      first += told.slices;
+    const lanes = header.lanes.map((entry) => {
+      const found = lane(entry, take(entry.columns, entry.slices), header.unit_ns, first);
+      first += entry.slices;
       return found;
     });
-    const memory = header.memory.map((told) => {
-      const columns = take(told.columns, told.points);
+    const memory = header.memory.map((entry) => {
+      const columns = take(entry.columns, entry.points);
       const used = sums(signed(columns.size)), of = (pick) => used.reduce((found, value) => pick(found, value), 0);
-      return {title: told.title, time: sums(columns.time), used, least: of(Math.min), most: of(Math.max)};
+      return {title: entry.title, time: sums(columns.time), used, least: of(Math.min), most: of(Math.max)};
     });
-    const flames = header.flames.map((told) => flame(told, take(told.columns, told.nodes)));
-    const marks = header.marks.map((told) => mark(lanes, told, told.columns ? take(told.columns, told.slices) : {}, told.gap_columns ? take(told.gap_columns, told.gaps) : {}, header.unit_ns));
+    const flames = header.flames.map((entry) => flame(entry, take(entry.columns, entry.nodes)));
+    const marks = header.marks.map((entry) => mark(lanes, entry, entry.columns ? take(entry.columns, entry.slices) : {}, entry.gap_columns ? take(entry.gap_columns, entry.gaps) : {}, header.unit_ns));
     return {...header, ...totals(lanes, flames), lanes, memory, flames, marks, kernels: kernelsByName(lanes, header)};
   };
 
   // The events of a finding: `of` has for each lane which of its slices they are, `gaps` times in which a GPU idled,
   // by the title of its lane, and those without any event on CPU and GPU by none, `chains`
   // slices that belong together, as numbers.
-  const mark = (lanes, told, columns, gapColumns, unit) => {
-    const numbers = told.slices ? Array.from(sums(signed(columns.slice))) : [], of = new Map();
+  const mark = (lanes, entry, columns, gapColumns, unit) => {
+    const numbers = entry.slices ? Array.from(sums(signed(columns.slice))) : [], of = new Map();
     // Most are in the lane of the one before.
     let lane = lanes[0];
     const place = (number) => {
@@ -92,17 +92,17 @@ const Recording = (() => {
       of.get(its)[at] = 1;
     }
     const gaps = new Map();
-    if (told.gaps) {
+    if (entry.gaps) {
       const starts = sums(gapColumns.start, unit), beside = sums(signed(gapColumns.beside));
-      for (let i = 0; i < told.gaps; i += 1) {
+      for (let i = 0; i < entry.gaps; i += 1) {
         const next = place(beside[i]), title = next ? next.lane.title : "";
         if (!gaps.has(title)) gaps.set(title, []);
         gaps.get(title).push({start: starts[i], end: starts[i] + gapColumns.length[i] * unit, beside: next});
       }
     }
     let at = 0;
-    const chains = told.chains.map((length) => numbers.slice(at, at += length));
-    return {slices: numbers.length, of, gaps, gapCount: told.gaps, chains};
+    const chains = entry.chains.map((length) => numbers.slice(at, at += length));
+    return {slices: numbers.length, of, gaps, gapCount: entry.gaps, chains};
   };
 
   const totals = (lanes, flames) => {
