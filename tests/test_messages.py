@@ -41,6 +41,7 @@ from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
+from pytest_torchprof.reasons.starting import LeftOver
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
@@ -128,7 +129,7 @@ FEW = {
     "AnyWhyUnreadable": EmptyFile(),
     "AnyCommitGap | str": MeasuredNothing(),
     "AnyCommitGap | str | None": None,
-    "Verbatim": Verbatim("<problem>", Code.NO_TEST),
+    "AnyWhyNotStarted": Verbatim("<problem>", Code.NO_TEST),
 }
 MANY = {
     "int": 3000,
@@ -172,7 +173,7 @@ MANY = {
     "AnyWhyUnreadable": NoSuchFile("<path>"),
     "AnyCommitGap | str": TestFailed("<error>"),
     "AnyCommitGap | str | None": TestFailed("<error>"),
-    "Verbatim": Verbatim("<problem>"),
+    "AnyWhyNotStarted": LeftOver("<path>"),
 }
 
 

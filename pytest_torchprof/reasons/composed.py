@@ -17,6 +17,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     job_limits,
     limits,
     lines,
+    lost_ranks,
     lost_work,
     measuring,
     names_asked,
@@ -24,6 +25,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     other_ranks,
     own_steps,
     recordings,
+    starting,
     testing,
     timing,
 )

@@ -24,6 +24,47 @@ class Unreadable(Reason, frozen=True):
         return self.cause.sentence
 
 
+class UnreadableFile(Reason, frozen=True):
+    """A file that somebody has asked for cannot be read as a recording."""
+
+    FOR_THE_DOCTOR = False
+
+    path: str
+    cause: AnyWhyUnreadable
+
+    @property
+    def code(self) -> Code:
+        return self.cause.CODE
+
+    @property
+    def sentence(self) -> str:
+        return self.cause.of_file(self.path)
+
+
+class RecordedElsewhere(Reason, frozen=True):
+    """A recording says that another device was measured than is asked for."""
+
+    CODE = Code.NOT_IN_RECORDING
+    FOR_THE_DOCTOR = False
+    SENTENCE = "its device is {recorded}, not {asked}"
+    ADVICE = "leave `--device` out"
+
+    recorded: str
+    asked: str
+
+
+class GpuWasMeasured(Reason, frozen=True):
+    """A recording has a GPU's work, and is asked for as that of a device without one."""
+
+    CODE = Code.NOT_IN_RECORDING
+    FOR_THE_DOCTOR = False
+    SENTENCE = "it has {operations:GPU operation}, so the {asked} is not what was measured"
+    ADVICE = "leave `--device` out"
+
+    operations: int
+    asked: str
+
+
 class UnknownWork(Reason, frozen=True):
     """Work of an unknown kind ran on the GPU."""
 
