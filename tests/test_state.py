@@ -75,8 +75,6 @@ RESULTS = (
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
 OPEN = {
-    "fleet/judging.py": ("a reason, of which it is asked alone whether it is there", "quarantined"),
-    "fleet/records.py": ("the same", "quarantined"),
     "fleet/rules.py": ("limits as users write them into a file of rules", "limits own_limits"),
     "history/changes.py": ("both sides of each fact that moved, whatever its type", "moved"),
     "history/enclosing.py": ("a key", "kind"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -136,10 +136,14 @@ def is_quarantined(line: bytes) -> bool:
     return msgspec.json.decode(line, type=_Quarantined).quarantined is not None
 
 
+class SomeReason(Struct, frozen=True):
+    """A reason in JSON, of which it is asked alone whether it is there."""
+
+
 class _Quarantined(Struct, frozen=True):
     """As much of a record as says whether its file was judged."""
 
-    quarantined: dict[str, Any] | None = None
+    quarantined: SomeReason | None = None
 
 
 def _record(task: FileTask) -> FileRecord:
