@@ -8,7 +8,19 @@ from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.reasons.unreadable import AnyWhyUnreadable  # noqa: TC001 - msgspec reads the annotations
 
 
-class Unreadable(Reason, frozen=True):
+class _NotRead:
+    """What cannot be read, for a cause that users look up."""
+
+    __slots__ = ()
+    cause: AnyWhyUnreadable
+
+    @property
+    def code(self) -> Code:
+        """What users know it by."""
+        return self.cause.CODE
+
+
+class Unreadable(_NotRead, Reason, frozen=True):
     """The file cannot be read as a recording."""
 
     FOR_THE_DOCTOR = False
@@ -16,25 +28,17 @@ class Unreadable(Reason, frozen=True):
     cause: AnyWhyUnreadable
 
     @property
-    def code(self) -> Code:
-        return self.cause.CODE
-
-    @property
     def sentence(self) -> str:
         return self.cause.sentence
 
 
-class UnreadableFile(Reason, frozen=True):
+class UnreadableFile(_NotRead, Reason, frozen=True):
     """A file that somebody has asked for cannot be read as a recording."""
 
     FOR_THE_DOCTOR = False
 
     path: str
     cause: AnyWhyUnreadable
-
-    @property
-    def code(self) -> Code:
-        return self.cause.CODE
 
     @property
     def sentence(self) -> str:

@@ -8,7 +8,19 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
 
-class CommandFailed(Reason, frozen=True):
+class _OfCommand:
+    """About a command of the user, or of a Python that the user names."""
+
+    __slots__ = ()
+    installs: bool
+
+    @property
+    def code(self) -> Code:
+        """What users know it by: what installs, or what is to run, is named by another option."""
+        return Code.INSTALL_FAILED if self.installs else Code.BAD_OPTION
+
+
+class CommandFailed(_OfCommand, Reason, frozen=True):
     """A command failed that installs a commit, or asks its Python what it has."""
 
     CODE = Code.INSTALL_FAILED
@@ -23,16 +35,12 @@ class CommandFailed(Reason, frozen=True):
     installs: bool = True
 
     @property
-    def code(self) -> Code:
-        return Code.INSTALL_FAILED if self.installs else Code.BAD_OPTION
-
-    @property
     def sentence(self) -> str:
         first = f"{self.command} failed in {self.folder} with status {self.status}"
         return "\n  ".join([first, *self.last_lines])
 
 
-class CommandNotRun(Reason, frozen=True):
+class CommandNotRun(_OfCommand, Reason, frozen=True):
     """Such a command is not there, or cannot be run."""
 
     CODE = Code.INSTALL_FAILED
@@ -44,10 +52,6 @@ class CommandNotRun(Reason, frozen=True):
     folder: str
     error: str
     installs: bool = True
-
-    @property
-    def code(self) -> Code:
-        return Code.INSTALL_FAILED if self.installs else Code.BAD_OPTION
 
 
 class FilesRefused(Reason, frozen=True):
