@@ -17,6 +17,8 @@ import pytest
 from left_behind import left_in
 
 from pytest_torchprof import load
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.lost_ranks import RankDied, RankEndedByLauncher, RankOutlasted, TestDidNotRunOnRank
 from pytest_torchprof.reasons.other_ranks import EndedItsRun
 from pytest_torchprof.report.result import Outcome, Result
@@ -185,7 +187,9 @@ def test_a_rank_that_dies_is_not_measured_and_no_expected_failure(run):
     assert "FAILED test_it.py::test_dies - rank 1 of 2: was killed by SIGSEGV [rank-lost]" in run.said
     assert f"rank 0 of 2: {RankEndedByLauncher(1, -signal.SIGSEGV)}" in run.said
     assert "Fatal Python error: Segmentation fault" in run.said
-    assert run.results["test_it.py::test_dies"]["outcome"] == "not measured"
+    died = run.results["test_it.py::test_dies"]
+    assert died["outcome"] == "not measured"
+    assert from_plain(died["reason"]) == OfRank(1, RankDied(-signal.SIGSEGV))
 
 
 def test_a_rank_that_ends_its_run_fails_its_test_alone(run):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.lost_ranks import TestDidNotRunOnRank
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
@@ -216,10 +217,14 @@ def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
         for result in handed.results:
             of_label.setdefault(result.label, []).append(replace(result, for_ranks=not rank.process))
     worst = {label: min(those, key=_place) for label, those in of_label.items()}
-    if verdict.outcome == "failed" and verdict.first.lost:
+    first = verdict.first
+    if verdict.outcome == "failed" and first.lost is not None:
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
-        lost = RankLost(verdict.line)
-        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, account=(lost,), for_ranks=False)
+        account = (RankLost(verdict.line),)
+        why = first.lost if first.process else OfRank(first.rank.number, first.lost)
+        worst[None] = replace(
+            known, label=None, outcome=Outcome.NOT_MEASURED, account=account, reason=why, for_ranks=False
+        )
     elif verdict.outcome == "failed" and not any(result.outcome.is_failure for result in worst.values()):
         # A rank failed before it measured, or after.
         reported = ReportedByPytest(verdict.line)
