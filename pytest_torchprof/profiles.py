@@ -24,10 +24,10 @@ from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, Unreada
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.names_asked import NoRangeInSteps
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import NothingWasRun
+from pytest_torchprof.reasons.recordings import GpuWasMeasured, NothingWasRun, RecordedElsewhere
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import path_given, read
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text import printable_line
 from pytest_torchprof.text.reprs import short_name
 from pytest_torchprof.trace import Trace
 
@@ -390,13 +390,10 @@ def _taken_for(trace: Trace, device: str) -> Trace:
     if device not in (known := [kind.name for kind in device_kinds()]):
         raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
     if trace.recorded_device is not None and trace.device_kind.name != device:
-        problem = f"{trace.path}: is a recording of {trace.recorded_device}, not of {device}"
-        raise TorchprofError(problem, Code.NOT_IN_RECORDING)
+        raise TorchprofError.because(RecordedElsewhere(trace.recorded_device, device), str(trace.path))
     of_device = replace(trace, taken_for=device)
     if len(trace.gpu) and not of_device.device_kind.has_launches:
-        operations = counted(len(trace.gpu), "GPU operation")
-        problem = f"{trace.path}: has {operations}, so the {device} is not what was measured"
-        raise TorchprofError(problem, Code.NOT_IN_RECORDING)
+        raise TorchprofError.because(GpuWasMeasured(len(trace.gpu), device), str(trace.path))
     return of_device
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from facts import reasons_in, says
@@ -14,13 +15,16 @@ from facts import reasons_in, says
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons import adopting
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.comparing import AdoptedWithoutTimes
 from pytest_torchprof.reasons.lost_work import LossNoted
 from pytest_torchprof.reasons.names_asked import NoSuchRange
 from pytest_torchprof.reasons.own_steps import NoGpuOperations
-from pytest_torchprof.reasons.reason import Reason, Verbatim
+from pytest_torchprof.reasons.recordings import UnreadableFile
+from pytest_torchprof.reasons.unreadable import InPerfettosFormat
 from pytest_torchprof.report.account import NotJudgedOnCpu
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons.reason import Reason
 
 pytestmark = pytest.mark.any_torch
 
@@ -347,8 +351,8 @@ def make(folder):
         ),
         (
             "torchprof.adopt(lambda f: (f / 'a.json').write_bytes(b'\\n\\x02\\x50\\x01'))",
-            Verbatim,
-            {"known_as": Code.NO_RECORDING},
+            UnreadableFile,
+            {"cause": InPerfettosFormat()},
         ),
         (
             "torchprof.adopt(lambda f: (child(f), shutil.copy(f / 'trace.json.gz', f / 'b.json.gz')), files=2)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository
 
 from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
+from pytest_torchprof.reasons.starting import CommandNotRun
 
 pytestmark = pytest.mark.any_torch
 
@@ -123,7 +125,7 @@ def test_a_python_that_cannot_measure_is_told(tmp_path):
     made = Repository(tmp_path / "repository", {"waves.py": PACKAGE, "test_waves.py": TESTS})
     run = made.against("HEAD", "--torchprof-against-python=no/such/python")
     assert run.status == pytest.ExitCode.USAGE_ERROR
-    assert "no/such/python cannot be run in" in run.out
+    assert str(CommandNotRun("no/such/python", str(made.path), os.strerror(errno.ENOENT), installs=False)) in run.out
     assert "Traceback" not in run.out
 
 

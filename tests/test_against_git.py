@@ -11,7 +11,12 @@ import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository, environment
 
 from pytest_torchprof.against import git, overlay
+from pytest_torchprof.against.base import not_started
+from pytest_torchprof.against.outcomes import read_outcomes, write_outcomes
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.commit_gaps import NotStarted
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.starting import LfsObjectMissing, SubmoduleLacksCommit, SubmoduleNotHere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,8 +173,9 @@ def test_an_object_of_lfs_comes_from_the_store(plain, tmp_path):
     exported(made.path, sha, tmp_path / "neither")  # Here it is a pointer too.
     assert (tmp_path / "neither" / "weights.bin").read_text() == pointer
     (made.path / "weights.bin").write_bytes(b"own")
-    with pytest.raises(TorchprofError, match=rf"weights.bin: .* git lfs fetch origin {sha} \[object-missing\]"):
+    with pytest.raises(TorchprofError) as refused:
         exported(made.path, sha, tmp_path / "missing")
+    assert refused.value.reason == LfsObjectMissing("weights.bin", sha)
     held = made.path / ".git/lfs/objects/ab/cc" / digest
     held.parent.mkdir(parents=True)
     held.write_bytes(b"abc")
@@ -214,11 +220,17 @@ def test_a_submodule_without_the_commit_is_refused(with_submodule):
     run = with_submodule.against("HEAD")
     with_submodule.git("reset", "--quiet", "HEAD~")
     assert run.status == pytest.ExitCode.USAGE_ERROR
-    assert (
-        "the submodule tones does not have 1111111111111111111111111111111111111111: git -C tones fetch origin"
-        in run.out
-    )
-    assert "[object-missing]" in run.out
+    assert str(SubmoduleLacksCommit("tones", "1" * 40)) in run.out
+
+
+def test_why_the_files_of_a_commit_are_missing_reaches_its_outcomes_as_data(with_submodule, tmp_path):
+    shutil.rmtree(with_submodule.path / "tones")
+    with pytest.raises(TorchprofError) as refused:
+        exported(with_submodule.path, "HEAD", tmp_path / "tree")
+    write_outcomes(tmp_path, not_started(refused.value))
+    gap = read_outcomes(tmp_path).broken
+    assert gap == NotStarted(SubmoduleNotHere("tones"))
+    assert (gap.why.code, gap.why.remedy) == (Code.OBJECT_MISSING, "bring it: git submodule update --init tones")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

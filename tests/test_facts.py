@@ -66,9 +66,8 @@ FOREIGN = {
     "findings/compiling.py": ("names of Inductor's ranges", "_backward_not_compiled"),
     "findings/finding.py": ("what users write as a threshold", "with_thresholds"),
     "system/remote/addresses.py": ("addresses", "is_remote without_local_protocol"),
-    "history/local_disk.py": ("lines of /proc/mounts", "network_file_system"),
     "history/since.py": ("what users write as a condition", "read_condition"),
-    "history/where.py": ("addresses that users write", "where_of"),
+    "history/where.py": ("addresses that users write, and lines of /proc/mounts", "network_file_system where_of"),
     "limits/compile_limits.py": ("names of torch's ranges", "_in_compiled_code"),
     "limits/written.py": ("what users write as a limit", "read_limit_texts _read_value"),
     "reasons/articles.py": ("what stands for a field in an example", "_in_a_cell"),
@@ -312,19 +311,20 @@ def test_what_reads_names_and_keys_is_not(source):
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
     absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective
-    collectives collectives_us commit conditions constants cpu_waited_in cpu_waited_within device devices directions directions_us dtype dtype_elsewhere dtypes
+    collectives collectives_us command commit conditions constants cpu_waited_in cpu_waited_within device devices directions directions_us dtype dtype_elsewhere dtypes
     elsewhere entered facts family finding flags first full function gpus graph graphs group history idle_first innermost kernel kernels keys
     kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
-    not_collected program range recompiles reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
+    not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
-PATHS = "path culprit differing file files line location lock other others places recording root silent"
-OF_OTHERS = "error error_text explanation holders note problem returned said"
+PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
+OF_OTHERS = "error error_text explanation holders last_lines note problem returned said"
 """Words of others: Python's of an exception, torch's, a plugin's, an earlier version's."""
 SENTENCES_OF_OTHERS = {
     "GivenUpBefore.because": "torch's",
+    "EndedBeforeTimes.message": "a result's, as reports have it",
     "ExportSkipped.because": "torch's",
     "GraphBreakLine.why": "torch's",
     "RecompileLine.why": "torch's",
@@ -349,6 +349,9 @@ NAMES_AND_VALUES = {
     "OtherConditions.here": "conditions of samples",
     "Result.compile_us": "phases of a compilation",
     "Result.telling": "names of limits",
+    "RankOutlasted.at": "a line, and a collective",
+    "RankStoodStill.at": "a line, and a collective",
+    "RankStoodStill.goal": "a point of the run, as the rank announced it",
     "RankTooLate.goal": "a point of the run, as the rank announced it",
     "TooFewRecordings.wanted": "a number, or a pattern",
     "NoEvent.value": "what stands in the file",

@@ -36,6 +36,7 @@ from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.recordings import RecordedElsewhere
 
 pytestmark = pytest.mark.any_torch
 
@@ -173,6 +174,17 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
     assert from_plain(records["gone.json"]["quarantined"]).code == "recording-missing"
     assert records["in.json.gz"]["result"]["summary"] == records["1.json.gz"]["result"]["summary"]
     assert "torchprof-" not in json.dumps(records["cut.json.gz"]["quarantined"])
+
+
+def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_file(traces, tmp_path):
+    archive = tmp_path / "nightly.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "1.json.gz", "in.json.gz")
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nfiles = ["*.json.gz"]\ndevice = "cpu"')
+    assert fleet(archive, traces / "1.json.gz", "--rules", rules, "--into", tmp_path / "out") == 3
+    reasons = {name: from_plain(record["quarantined"]) for name, record in records_in(tmp_path / "out").items()}
+    assert reasons == dict.fromkeys(["in.json.gz", "1.json.gz"], RecordedElsewhere("cuda:0", "cpu"))
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,11 @@ from postgres import PASSWORD
 
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import main
-from pytest_torchprof.history.local_disk import network_file_system
 from pytest_torchprof.history.notes import Note, NoteKind
 from pytest_torchprof.history.record import SUFFIX, AllTests, BadRecord, Event, RunRecord, VaryingRecord, encode
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at
-from pytest_torchprof.history.where import where_of
+from pytest_torchprof.history.where import network_file_system, where_of
 
 pytestmark = pytest.mark.any_torch
 
@@ -454,14 +453,14 @@ lustre@tcp:/fs /scratch lustre rw 0 0
 def test_the_file_system_of_a_path_is_that_of_the_mount_nearest_to_it(tmp_path, monkeypatch, path, system):
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    monkeypatch.setattr("pytest_torchprof.history.local_disk.MOUNTS", mounts)
+    monkeypatch.setattr("pytest_torchprof.history.where.MOUNTS", mounts)
     assert network_file_system(Path(path)) == system
 
 
 def test_sqlite_on_a_network_file_system_is_refused_before_anything_runs(run_tests, pytester, monkeypatch):
     mounts = pytester.path / "mounts"
     mounts.write_text(f"server:/export {pytester.path} nfs4 rw 0 0\n")
-    monkeypatch.setattr("pytest_torchprof.history.local_disk.MOUNTS", mounts)
+    monkeypatch.setattr("pytest_torchprof.history.where.MOUNTS", mounts)
     result = run_tests(MEASURED, "--torchprof-history=runs.db")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     told = f"{result.outlines}{result.errlines}"

@@ -41,6 +41,7 @@ from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
+from pytest_torchprof.reasons.starting import LeftOver
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
@@ -128,7 +129,7 @@ FEW = {
     "AnyWhyUnreadable": EmptyFile(),
     "AnyCommitGap | str": MeasuredNothing(),
     "AnyCommitGap | str | None": None,
-    "Verbatim": Verbatim("<problem>", Code.NO_TEST),
+    "AnyWhyNotStarted": Verbatim("<problem>", Code.NO_TEST),
 }
 MANY = {
     "int": 3000,
@@ -172,7 +173,7 @@ MANY = {
     "AnyWhyUnreadable": NoSuchFile("<path>"),
     "AnyCommitGap | str": TestFailed("<error>"),
     "AnyCommitGap | str | None": TestFailed("<error>"),
-    "Verbatim": Verbatim("<problem>"),
+    "AnyWhyNotStarted": LeftOver("<path>"),
 }
 
 
@@ -375,7 +376,9 @@ def test_a_reason_in_the_form_of_another_version_keeps_its_code_and_its_facts_wi
 def test_each_kind_says_what_it_is_and_all_its_fields_stand_in_its_words_or_decide_them(kind, union):
     assert re.fullmatch(r"\S.*\.( [A-Z].*\.)*", (kind.__doc__ or "").partition("\n")[0]), (kind, union)
     sentences = (kind.SENTENCE if "SENTENCE" in vars(kind) else "") + getattr(kind, "REMEDY", "")
-    own = [name for name in ("sentence", "remedy", "text", "code") if name in vars(kind)]
+    # What kinds have in common is a class of its own beside those of reasons.
+    holders = [kind, *(base for base in kind.__mro__ if not issubclass(base, Statement))]
+    own = [name for name in ("sentence", "remedy", "text", "code") if any(name in vars(one) for one in holders)]
     assert own or set(re.findall(r"\{(\w+)", sentences)) == set(kind.__struct_fields__)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ import pytest
 from left_behind import left_in
 
 from pytest_torchprof import load
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.lost_ranks import RankDied, RankEndedByLauncher, RankOutlasted, TestDidNotRunOnRank
 from pytest_torchprof.reasons.other_ranks import EndedItsRun
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.handed_over import ProcessResults
@@ -181,9 +185,11 @@ def test_a_failure_is_told_by_the_rank_that_failed(run):
 
 def test_a_rank_that_dies_is_not_measured_and_no_expected_failure(run):
     assert "FAILED test_it.py::test_dies - rank 1 of 2: was killed by SIGSEGV [rank-lost]" in run.said
-    assert "rank 0 of 2: was ended by the launcher after rank 1 was killed by SIGSEGV [rank-lost]" in run.said
+    assert f"rank 0 of 2: {RankEndedByLauncher(1, -signal.SIGSEGV)}" in run.said
     assert "Fatal Python error: Segmentation fault" in run.said
-    assert run.results["test_it.py::test_dies"]["outcome"] == "not measured"
+    died = run.results["test_it.py::test_dies"]
+    assert died["outcome"] == "not measured"
+    assert from_plain(died["reason"]) == OfRank(1, RankDied(-signal.SIGSEGV))
 
 
 def test_a_rank_that_ends_its_run_fails_its_test_alone(run):
@@ -224,8 +230,8 @@ def end_of(*reports, results=(), status=0):
     return RankEnd(reports=reports, last=LastWord(status=status, results=ProcessResults(results=tuple(results))))
 
 
-KILLED = LostRank(number=1, how="was killed by SIGKILL", last_lines=(), outlived=False)
-HUNG = LostRank(number=0, how="had not ended", last_lines=(), outlived=True)
+KILLED = LostRank(number=1, why=RankDied(-9), last_lines=(), outlived=False)
+HUNG = LostRank(number=0, why=RankOutlasted(65, "in forward"), last_lines=(), outlived=True)
 
 
 @pytest.mark.parametrize(
@@ -239,12 +245,19 @@ HUNG = LostRank(number=0, how="had not ended", last_lines=(), outlived=True)
         ([end_of(phase("failed", "reset", ended_s=9)), RankEnd()], (KILLED,), "rank 1 of 2: was killed by SIGKILL [rank-lost]"),
         ([RankEnd(), end_of(phase("failed", "no"))], (HUNG,), "rank 1 of 2: no"),
         ([end_of(phase("failed", "on rank 1", ended_s=8, code="other-rank")), end_of(phase("failed", "no", ended_s=9))], (), "rank 1 of 2: no"),
-        ([end_of(phase()), end_of(status=5)], (), "rank 1 of 2: the test did not run there: pytest ended with status 5 [rank-lost]"),
+        ([end_of(phase()), end_of(status=5)], (), f"rank 1 of 2: {TestDidNotRunOnRank(5)}"),
         ([end_of(phase()), end_of(phase(when="setup"), phase("skipped", "why"))], (), "rank 1 of 2: why"),
     ],
 )  # fmt: skip
 def test_the_rank_that_is_the_cause_tells_it(ranks, lost, told):
     assert verdict_of(JobEnd(ranks=tuple(ranks), lost=lost)).line == told
+
+
+def test_the_result_of_a_rank_that_is_lost_has_the_reason():
+    measured = Result(nodeid="test_it", label=None, outcome=Outcome.PASSED)
+    verdict = verdict_of(JobEnd(ranks=(end_of(phase(), results=(measured,)), RankEnd()), lost=(KILLED,)))
+    _, lost = merged_state("test_it", verdict).of_ranks
+    assert (lost.rank, lost.outcome, lost.reason) == (1, Outcome.NOT_MEASURED, RankDied(-9))
 
 
 def test_an_expected_failure_says_which_ranks_passed():

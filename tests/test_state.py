@@ -34,31 +34,48 @@ CHANGING = {
     ),
     "update",
 }
+WALKING = {"enumerate", "list", "reversed", "sorted", "tuple", "zip"}
+"""Calls over whose result a loop goes through what lies in their arguments."""
+HANDING_OUT = {"get", "items", "setdefault", "values"}
+"""Methods that return what lies in a field."""
 PYTESTS = {"obj"}
 """What our items share with pytest's, whose function is exchanged for the time of a call."""
 COLUMNS, AN_ERROR, PYTHONS, A_REPORT = "columns that it fills", "an error that it makes", "Python's", "pytest's report"
+TORCHS, CONFIGURATION = "torch's, of which it replaces a method for a while", "pytest's configuration"
 KNOWN = {
     "against/import_path.py": (PYTHONS, "sys"),
+    "against/inside.py": (CONFIGURATION, "config.option"),
     "against/warm_process.py": (PYTHONS, "sys"),
     "analysis/gpu_time.py": (COLUMNS, "every"),
     "analysis/gpu_work.py": (COLUMNS, "parts"),
     "analysis/operator_rows.py": (COLUMNS, "every"),
+    "analysis/range_rows.py": (COLUMNS, "modules"),
     "analysis/stacks.py": (COLUMNS, "merged tree"),
-    "capture/handed_over.py": ("a function that it makes", "noting"),
+    "analysis/steps.py": ("what a view has worked out, as cached_property keeps it", "view"),
+    "capture/handed_over.py": (f"a function that it makes, and {TORCHS}", "noting owner"),
     "capture/measurement.py": ("samples that it takes, with the reason that all ranks agree on", "samples"),
+    "capture/observers.py": (TORCHS, "kind"),
+    "capture/torch_graphs.py": (TORCHS, "dynamo"),
+    "capture/torch_packages.py": (TORCHS, "kind"),
+    "capture/torch_profiler_calls.py": (TORCHS, "holder"),
+    "cli/__init__.py": ("argparse's, and Python's", "arguments sys"),
     "cli/bisect.py": ("argparse's", "parser"),
     "limits/failure_text.py": (AN_ERROR, "error"),
     "measuring/as_python.py": (PYTHONS, "sys"),
+    "plugin.py": (A_REPORT, "report"),
     "reasons/errors.py": (AN_ERROR, "problem"),
     "recording/corrections.py": (COLUMNS, "gpu ops"),
     "recording/events.py": (COLUMNS, "gpu part"),
     "recording/reader.py": (COLUMNS, "columns"),
+    "testing/body.py": ("unittest's, where it looks up a coroutine method", "original.__self__"),
     "testing/conclusion.py": (AN_ERROR, "error"),
     "testing/judgement.py": (AN_ERROR, "error"),
-    "testing/pytest_report.py": (f"{A_REPORT}, and the error in it", "crash problem report"),
+    "testing/pytest_report.py": (f"{A_REPORT}, and what lies in it", "crash entries[-1] problem report"),
     "testing/rank_ends.py": (A_REPORT, "report"),
-    "testing/ranks/inside.py": ("pytest's configuration", "config"),
+    "testing/ranks/inside.py": (CONFIGURATION, "config config.option"),
     "testing/ranks/item.py": (A_REPORT, "report"),
+    "testing/testcases.py": ("unittest's, whose attribute users read", "instance"),
+    "testing/uncut.py": (A_REPORT, "report"),
     "trace/captured.py": (COLUMNS, "column self.calls"),
 }
 """Who changes what by itself, in all of the package: what it is, and the variables. It made them, or others own them."""
@@ -75,8 +92,6 @@ RESULTS = (
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
 OPEN = {
-    "fleet/judging.py": ("a reason, of which it is asked alone whether it is there", "quarantined"),
-    "fleet/records.py": ("the same", "quarantined"),
     "fleet/rules.py": ("limits as users write them into a file of rules", "limits own_limits"),
     "history/changes.py": ("both sides of each fact that moved, whatever its type", "moved"),
     "history/enclosing.py": ("a key", "kind"),
@@ -130,12 +145,25 @@ def changed(node: ast.AST) -> ast.expr | None:
     return None
 
 
+def asked_by_name(value: ast.AST) -> ast.Attribute | None:
+    """Return the field that ``getattr`` returns."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "getattr":
+        return ast.Attribute(value.args[0], written(value.args[1]), ast.Load())
+    return None
+
+
 def holder(changed: ast.expr) -> ast.expr:
     """Return the field that a value lies in."""
     while isinstance(changed, ast.Subscript | ast.Call):
+        if (field := asked_by_name(changed)) is not None:
+            return field
         inner = changed.value if isinstance(changed, ast.Subscript) else changed.func
         changed = inner.value if isinstance(changed, ast.Call) and isinstance(inner, ast.Attribute) else inner
     return changed
+
+
+ANY = "*"
+"""The name of a field that cannot be told from the code: one that ``setattr`` gets in a variable."""
 
 
 def by_name(node: ast.AST) -> ast.Attribute | None:
@@ -144,27 +172,58 @@ def by_name(node: ast.AST) -> ast.Attribute | None:
         holding = node.value
         of_vars = isinstance(holding, ast.Call) and isinstance(holding.func, ast.Name) and holding.func.id == "vars"
         of_dict = isinstance(holding, ast.Attribute) and holding.attr == "__dict__"
-        if (of_vars or of_dict) and isinstance(node.slice, ast.Constant):
+        if of_vars or of_dict:
             owner = holding.args[0] if isinstance(holding, ast.Call) else holding.value
-            return ast.Attribute(owner, str(node.slice.value), ast.Store())
-    if isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+            return ast.Attribute(owner, written(node.slice), ast.Store())
+    if isinstance(node, ast.Call) and len(node.args) > 1:
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if called in {"setattr", "delattr", "__setattr__", "__delattr__"}:
-            return ast.Attribute(node.args[0], str(node.args[1].value), ast.Store())
+            return ast.Attribute(node.args[0], written(node.args[1]), ast.Store())
     return None
 
 
+def written(name: ast.expr) -> str:
+    """Return a field's name as a constant has it; ``ANY`` for one in a variable."""
+    return str(name.value) if isinstance(name, ast.Constant) else ANY
+
+
+def field_in(value: ast.expr) -> ast.Attribute | None:
+    """Return the field that an expression is or lies in: ``a.b``, ``a.b[0]``, ``a.b.get(0)``, ``getattr(a, "b")``."""
+    if (field := asked_by_name(value)) is not None or isinstance(value, ast.Attribute):
+        return field or value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in HANDING_OUT:
+        return field_in(value.func.value)
+    return field_in(value.value) if isinstance(value, ast.Subscript) else None
+
+
+def bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what a node gives values to, with the values: by an assignment, or as the variable of a loop."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        yield from ((node.target, value) for value in walked(node.iter))
+
+
+def walked(value: ast.expr) -> list[ast.expr]:
+    """Return what a loop goes through: the value itself, or the arguments of such a call as ``reversed()``."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in WALKING:
+        return value.args
+    return [value]
+
+
 def aliases(tree: ast.AST) -> dict[tuple[ast.AST, str], ast.Attribute]:
-    """Return the variables, by their functions, to which a field itself is assigned."""
+    """Return the variables, by their functions, that hold a field itself, or what lies in one."""
     found = {}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                value = node.value if isinstance(node, ast.Assign | ast.NamedExpr) else None
-                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-                for target in targets if isinstance(value, ast.Attribute) else []:
-                    if isinstance(target, ast.Name):
-                        found[function, target.id] = value
+            for target, value in (pair for node in ast.walk(function) for pair in bound(node)):
+                field = field_in(value)
+                names = [one.id for one in ast.walk(target) if isinstance(one, ast.Name)]
+                # What is assigned to a.b and a[0] is found where that is changed.
+                if field is not None and isinstance(target, ast.Name | ast.Tuple):
+                    found |= {(function, name): field for name in names}
     return found
 
 
@@ -188,7 +247,7 @@ def outside_changes(sources: dict[str, str]) -> Iterator[tuple[str, int, ast.Att
     state = state_of(sources)
     for module, source in sources.items():
         for line, field in changes_in(source):
-            if not is_own(field) and module not in state.get(field.attr, {module}):
+            if not is_own(field) and (field.attr == ANY or module not in state.get(field.attr, {module})):
                 yield module, line, field
 
 
@@ -211,7 +270,12 @@ def untyped_results(source: str) -> list[str]:
 
 
 def test_no_module_of_the_plugin_changes_the_state_of_another():
-    assert writes_from_outside(SOURCES) == []
+    found = [
+        f"{module}:{line}: {ast.unparse(field)}"
+        for module, line, field in outside_changes(SOURCES)
+        if ast.unparse(field.value) not in KNOWN.get(module, ("", ""))[1].split()
+    ]
+    assert found == []
 
 
 def test_elsewhere_a_module_changes_what_it_has_made_or_what_others_own_alone():
@@ -251,11 +315,44 @@ class Run:
         "run.__dict__['error'] = 'none'",
         "def hide(run):\n    labels = run.labels\n    labels.append('a')",
         "def hide(run):\n    if told := run.told:\n        del told['a']",
+        "def hide(run):\n    told: list[str] = run.told['a']\n    told.append('b')",
+        "def hide(run):\n    for told in run.told.values():\n        told.append('a')",
+        "def hide(run):\n    for at, (_, told) in enumerate(run.told.items()):\n        told[at] = 'a'",
+        "def hide(runs):\n    for run in runs:\n        run.error = 'none'",
+        "getattr(run, 'labels').append('a')",
+        "def hide(run):\n    labels = getattr(run, 'labels', [])\n    labels.append('a')",
     ],
 )
 def test_a_write_from_outside_is_found(line):
     assert len(writes_from_outside({"run.py": STATE, "other.py": line})) == 1
     assert writes_from_outside({"run.py": STATE + line}) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for name in names: setattr(run, name, 'none')",
+        "delattr(run, NAME)",
+        "vars(run)[name] = 'none'",
+        "for name in names: getattr(run, name).clear()",
+        "def hide(run, name):\n    labels = getattr(run, name)\n    labels.append('a')",
+    ],
+)
+def test_a_write_by_a_name_that_the_code_does_not_tell_is_found_in_any_module(line):
+    assert len(writes_from_outside({"other.py": line})) == 1
+    assert writes_from_outside({"own.py": line.replace("run", "self")}) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def show(run):\n    labels = list(run.labels)\n    labels.append('a')",
+        "def show(run):\n    labels = [run.labels]\n    labels[0] = 'a'",
+        "def show(run, columns):\n    for at, label in enumerate(run.labels):\n        columns[at] = label",
+    ],
+)
+def test_a_copy_is_changed_by_whoever_made_it(line):
+    assert writes_from_outside({"run.py": STATE, "other.py": line}) == []
 
 
 @pytest.mark.parametrize("module", RESULTS)

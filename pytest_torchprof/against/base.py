@@ -26,7 +26,7 @@ from pytest_torchprof.against.request import within
 from pytest_torchprof.against.start import SideStart
 from pytest_torchprof.reasons.commit_gaps import NoOutcomes, NotStarted
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
-from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.reasons.starting import as_why_not_started
 from pytest_torchprof.text import counted, last_lines, printable
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ def _measure(request: Request, names: TestNames) -> BaseOutcomes:
 
 def not_started(problem: TorchprofError, names: TestNames | None = None) -> BaseOutcomes:
     """Return the outcomes of a commit at which the tests could not be run at all."""
-    why = NotStarted(Verbatim.of(problem.text, problem.code))
-    return BaseOutcomes(status=-1, names=names or TestNames(), broken=why)
+    return BaseOutcomes(status=-1, names=names or TestNames(), broken=NotStarted(as_why_not_started(problem.reason)))
 
 
 def _installed(request: Request) -> Path:

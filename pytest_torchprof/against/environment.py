@@ -15,8 +15,8 @@ from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.against.git import HOOKS_VARIABLES
 from pytest_torchprof.against.import_path import shadows
 from pytest_torchprof.against.imports import environment_folders, lies_in
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.starting import CommandFailed, CommandNotRun
 from pytest_torchprof.system.processes import run
 from pytest_torchprof.text import first_line, last_lines
 
@@ -104,7 +104,7 @@ def described(python: str) -> Mapping[str, str]:
     Raises TorchprofError if the Python cannot be run.
     """
     environ = {name: value for name, value in sorted(os.environ.items()) if name not in _MEANINGLESS}
-    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), environ, Code.BAD_OPTION), **environ}
+    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), environ, installs=False), **environ}
 
 
 def install(folder: Path, command: str, tree: Path, environ: Mapping[str, str]) -> str:
@@ -136,16 +136,16 @@ def environment_in(folder: Path) -> Path:
     return folder / "environment"
 
 
-def _run(arguments: list[str], folder: Path, environ: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
+def _run(arguments: list[str], folder: Path, environ: Mapping[str, str], *, installs: bool = True) -> str:
     """Run a command and return its output; TorchprofError with the end of the output if it fails."""
     # More of our own script need not be shown.
-    shown = first_line(shlex.join(arguments)) if code is Code.INSTALL_FAILED else arguments[0]
+    shown = first_line(shlex.join(arguments)) if installs else arguments[0]
     try:
         done = run(arguments, cwd=folder, env=environ, stderr=subprocess.STDOUT)
     except OSError as problem:
-        raise TorchprofError(f"{shown} cannot be run in {folder}: {problem.strerror}", code) from None
+        why = CommandNotRun(shown, str(folder), str(problem.strerror), installs)
+        raise TorchprofError.because(why) from None
     if done.status:
-        lines = last_lines(done.output, 20)
-        first = coded(f"{shown} failed in {folder} with status {done.status}", code)
-        raise TorchprofError("\n  ".join([first, *lines]))
+        lines = tuple(last_lines(done.output, 20))
+        raise TorchprofError.because(CommandFailed(shown, str(folder), done.status, lines, installs))
     return done.output

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against.own_files import free_path, is_behind_link
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.starting import FilesRefused, LfsObjectMissing, SubmoduleLacksCommit, SubmoduleNotHere
 from pytest_torchprof.system.processes import run
 
 if TYPE_CHECKING:
@@ -314,8 +315,7 @@ def export(repository: Repository, sha: str, tree: Path) -> None:
     try:
         _check_out(repository.top, sha, tree)
     except GitRefused as refused:
-        problem = f"the files of {sha[:7]} cannot be had from {repository.top}: {refused}"
-        raise TorchprofError(problem, Code.OBJECT_MISSING) from None
+        raise TorchprofError.because(FilesRefused(sha[:7], str(repository.top), str(refused))) from None
     _fill_pointers(repository.top, sha, tree)
     for name, commit in _submodules(tree).items():
         _export_submodule(repository, name, commit, tree)
@@ -365,15 +365,11 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
     if not (source / ".git").exists():
         if source.is_dir() and not any(source.iterdir()):
             return  # It is not checked out here either: both sides do without it.
-        problem = (
-            f"the commit has a submodule {name}, and its repository is not here: git submodule update --init {name}"
-        )
-        raise TorchprofError(problem, Code.OBJECT_MISSING)
+        raise TorchprofError.because(SubmoduleNotHere(name))
     try:
         ask_git(source, "cat-file", "-e", f"{commit}^{{commit}}")
     except GitRefused:
-        problem = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
-        raise TorchprofError(problem, Code.OBJECT_MISSING) from None
+        raise TorchprofError.because(SubmoduleLacksCommit(name, commit)) from None
     # On a file system that ignores case, a link of the commit may be in the way.
     export(Repository(top=source), commit, free_path(tree, name))
 
@@ -394,8 +390,7 @@ def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
         if held.is_file():
             (tree / name).write_bytes(held.read_bytes())
         elif not _is_pointer(source / name):
-            problem = f"{name}: what {sha[:7]} has of it is not in the store of git-lfs: git lfs fetch origin {sha}"
-            raise TorchprofError(problem, Code.OBJECT_MISSING)
+            raise TorchprofError.because(LfsObjectMissing(name, sha))
 
 
 def _is_pointer(path: Path) -> bool:

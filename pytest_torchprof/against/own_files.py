@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.starting import LeftOver
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -54,8 +54,7 @@ def remove(path: Path) -> None:
     else:
         path.unlink(missing_ok=True)
     if os.path.lexists(path):
-        problem = f"{path} is left over from an earlier run and cannot be removed: remove it"
-        raise TorchprofError(problem, Code.OBJECT_MISSING)
+        raise TorchprofError.because(LeftOver(str(path)))
 
 
 def _replace_link(link: Path, root: Path) -> None:

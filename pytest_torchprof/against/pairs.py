@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pytest_torchprof.against.outcomes import read_outcomes
 from pytest_torchprof.compare.pace import TimedPairs, TimePair
 from pytest_torchprof.reasons.composed import OfSide
-from pytest_torchprof.reasons.reason import Reason, Verbatim
-from pytest_torchprof.reasons.timing import NoTimesTaken, OtherConditions, ProcessWithoutTest, StepTooShort
+from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.timing import (
+    EndedBeforeTimes,
+    NoTimesTaken,
+    OtherConditions,
+    ProcessWithoutTest,
+    StepTooShort,
+)
 from pytest_torchprof.report.result import decode, encode
 
 if TYPE_CHECKING:
@@ -96,7 +102,8 @@ def read_results(folder: Path) -> tuple[Result, ...]:
 
 def _reading(result: Result, side: SideName) -> Reading | Reason:
     if result.time is None:
-        return OfSide(side, result.reason or (Verbatim(result.message) if result.message else NoTimesTaken()))
+        ended = EndedBeforeTimes(result.message) if result.message else NoTimesTaken()
+        return OfSide(side, result.reason or ended)
     return Reading(
         step_us=result.time.median_us,
         kernel_us=result.summary.kernel_time_us if result.summary and _on_gpu(result) else None,

@@ -22,7 +22,7 @@ from pytest_torchprof.kernels.kernel import BriefKernel, Kernel, launcher_text
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operand_types import with_code, with_operands
 from pytest_torchprof.kernels.operands import CONTRACTING, Launch, complete
-from pytest_torchprof.reasons.errors import TorchprofError, not_measured, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
@@ -85,7 +85,7 @@ class Launching:
 
     def refusal(self, problem: Refusal) -> Refusal:
         """Return the error to raise, and keep its reason, since the caller may catch the error."""
-        self.refused.append(reason_of(problem))
+        self.refused.append(problem.reason)
         return problem
 
     @cached_property

@@ -42,7 +42,7 @@ from pytest_torchprof.capture.session import (
 from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld, NotReadBack
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import OthersTakeNoPart
 from pytest_torchprof.reasons.reason import Reason, Verbatim
@@ -227,7 +227,7 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
 
 
 def _why_raised(problem: Exception) -> Reason:
-    return reason_of(problem) if isinstance(problem, TorchprofError) else Verbatim(str(problem))
+    return problem.reason if isinstance(problem, TorchprofError) else Verbatim(str(problem))
 
 
 def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reason | None:

@@ -14,7 +14,7 @@ from pytest_torchprof.text import first_of, json_text, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.cli import Parser
@@ -28,10 +28,48 @@ _MERGING: Final = b"<<<<<<<"
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
+class _Tests(NamedTuple):
+    """What became of tests that have entries in baselines."""
+
+    comparisons: Mapping[str, Comparison]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "tests": {
+                key: {**comparison.to_dict(), "summary": summary_of(comparison)}
+                for key, comparison in self.comparisons.items()
+            }
+        }
+
+
+class _Folders(NamedTuple):
+    """What became of the recordings of the same tests in two folders."""
+
+    comparisons: Mapping[str, Comparison]
+    """Of those that are measured on both sides, the costliest difference first."""
+    unmeasured: Mapping[str, NotMeasured]
+    alone: Mapping[str, Sequence[str]]
+    """The tests that only the "first" or the "second" folder has."""
+
+    @property
+    def differ(self) -> bool:
+        """Whether kernels differ, or tests are on one side only."""
+        return any(each.kernels_differ for each in self.comparisons.values()) or any(self.alone.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "recordings": {name: _with_difference(comparison) for name, comparison in self.comparisons.items()},
+            "not_measured": {name: str(problem) for name, problem in self.unmeasured.items()},
+            "alone": self.alone,
+        }
+
+
 class _Compared(NamedTuple):
     differ: bool
     """Whether kernels differ."""
-    data: dict[str, Any]
+    found: Comparison | _Tests | _Folders
     lines: list[str]
     unknown: bool = False
     """Whether a part of it is not measured."""
@@ -74,7 +112,7 @@ def run(arguments: Namespace) -> int:
         return UNKNOWN
     if arguments.json:
         head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": compared.differ}
-        sys.stdout.write(json_text({**head, **compared.data}))
+        sys.stdout.write(json_text({**head, **compared.found.to_dict()}))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in compared.lines))
     return UNKNOWN if compared.unknown else DIFFER if compared.differ else SAME
@@ -96,7 +134,8 @@ def _compare(arguments: Namespace) -> _Compared:
         return _of_baselines(first, second, every=every)
     if any(kinds):
         return _of_recording_and_baseline(first, second, device, baseline_first=kinds[0], every=every)
-    return _of_recordings(first, second, device, every=every)
+    comparison, lines = _of_recordings(first, second, device, every=every)
+    return _Compared(comparison.kernels_differ, comparison, lines)
 
 
 def _diff_ranks(arguments: Namespace) -> int:
@@ -110,18 +149,17 @@ def _diff_ranks(arguments: Namespace) -> int:
     if first.keys() != second.keys():
         only = ", ".join(map(str, sorted(first.keys() ^ second.keys())))
         raise UsageError(f"rank {only} is in one of the folders only; compare jobs of the same ranks")
-    data: dict[str, Any] = {}
+    comparisons: dict[str, Comparison] = {}
     lines: list[str] = []
-    differ = False
     for rank, before in sorted(first.items()):
         try:
-            compared = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
+            comparison, of_rank = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
         except NotMeasured as problem:
             refuse("diff", f"rank {rank}: {problem}")
             return UNKNOWN
-        differ |= compared.differ
-        data[str(rank)] = {"kernels_differ": compared.differ, **compared.data}
-        lines += [f"rank {rank}:", *(f"  {line}" for line in compared.lines)]
+        comparisons[str(rank)] = comparison
+        lines += [f"rank {rank}:", *(f"  {line}" for line in of_rank)]
+    differ = any(comparison.kernels_differ for comparison in comparisons.values())
     together, of_all = ranks_report.differences(*jobs)
     lines += ["all ranks:", *(f"  {line}" for line in of_all)]
     if arguments.json:
@@ -129,7 +167,7 @@ def _diff_ranks(arguments: Namespace) -> int:
             "schema": 1,
             "files": [arguments.first, arguments.second],
             "kernels_differ": differ,
-            "ranks": data,
+            "ranks": {rank: _with_difference(comparison) for rank, comparison in comparisons.items()},
             "all_ranks": together,
         }
         sys.stdout.write(json_text(document))
@@ -159,16 +197,14 @@ def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
 
 
 def _by_test(comparisons: Mapping[str, Comparison], *, every: bool) -> _Compared:
-    tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     for key, comparison in comparisons.items():
-        tests[key] = {**comparison.to_dict(), "summary": summary_of(comparison)}
         lines += [
             printable(f"{key}: {summary_of(comparison)}"),
             *(f"  {printable(line)}" for line in comparison.screen_lines(every=every)),
         ]
     differ = any(comparison.kernels_differ for comparison in comparisons.values())
-    return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
+    return _Compared(differ, _Tests(comparisons), lines or ["no tests in either baseline file"])
 
 
 def _of_recording_and_baseline(
@@ -197,32 +233,30 @@ def _of_recording_and_baseline(
 def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:
     """Compare the recordings of the same tests; two of them are in memory at a time."""
     before, after = (_tests_in(folder, device) for folder in (first, second))
-    compared: dict[str, _Compared] = {}
-    unknown: dict[str, str] = {}
+    compared: dict[str, tuple[Comparison, list[str]]] = {}
+    unmeasured: dict[str, NotMeasured] = {}
     for name in sorted(before.keys() & after.keys()):
         try:
             compared[name] = _of_recordings(before[name], after[name], device, every=every, indent=2)
         except NotMeasured as problem:
-            unknown[name] = str(problem)
+            unmeasured[name] = problem
     alone = {"first": sorted(before.keys() - after.keys()), "second": sorted(after.keys() - before.keys())}
     # The costliest difference comes first.
-    names = sorted(compared, key=lambda name: -abs(_difference_us(compared[name].data)))
-    lines = [
-        line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in compared[name].lines))
-    ]
-    lines += [printable(f"{name}: not measured: {problem}") for name, problem in unknown.items()]
+    names = sorted(compared, key=lambda name: -abs(_difference_us(compared[name][0])))
+    lines = [line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in compared[name][1]))]
+    lines += [printable(f"{name}: not measured: {problem}") for name, problem in unmeasured.items()]
     lines += [printable(f"only in the {side}: {first_of(tests)}") for side, tests in alone.items() if tests]
-    data = {name: {"kernels_differ": compared[name].differ, **compared[name].data} for name in names}
-    differ = any(each.differ for each in compared.values()) or any(alone.values())
-    document = {"recordings": data, "not_measured": unknown, "alone": alone}
-    return _Compared(differ, document, lines, unknown=bool(unknown))
+    folders = _Folders({name: compared[name][0] for name in names}, unmeasured, alone)
+    return _Compared(folders.differ, folders, lines, unknown=bool(unmeasured))
 
 
-def _difference_us(data: Mapping[str, Any]) -> float:
-    if data["cost"] is None:  # times are not compared
-        return 0.0
-    before, after = data["cost"]["time_us"]
-    return float(after - before)
+def _with_difference(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison of recordings, one of several, as JSON values."""
+    return {"kernels_differ": comparison.kernels_differ, **comparison.to_dict()}
+
+
+def _difference_us(comparison: Comparison) -> float:
+    return 0.0 if comparison.cost is None else comparison.cost.difference_us
 
 
 def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
@@ -240,17 +274,16 @@ def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
     return paths
 
 
-def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0) -> _Compared:
+def _of_recordings(
+    first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0
+) -> tuple[Comparison, list[str]]:
+    """Return how two recordings compare, and the lines about it; ``indent`` is how far the lines will be moved."""
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - imported where it is used
     from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     comparison: Comparison = before.diff(after)
-    return _Compared(
-        comparison.kernels_differ,
-        comparison.to_dict(),
-        [*comparison.screen_lines(width=terminal_width() - indent, every=every)],
-    )
+    return comparison, [*comparison.screen_lines(width=terminal_width() - indent, every=every)]
 
 
 def _is_baseline(path: Path) -> bool:

@@ -8,9 +8,8 @@ from msgspec import UNSET
 
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.history_read import believed, read_branch, run_named, store_that_is_there
-from pytest_torchprof.history.exporting import exported_figures, with_names_now
 from pytest_torchprof.history.notes import notes_by_subject
-from pytest_torchprof.history.results import figures_in, results_in
+from pytest_torchprof.history.results import exported_figures, figures_in, results_in, with_names_now
 from pytest_torchprof.history.store import records_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     Calls = Mapping[KernelRecord, "_Spent"]
 
 
-class Shift(Struct, frozen=True, kw_only=True):
+class BeforeAndAfter:
+    """What takes time on either side of a comparison."""
+
+    __slots__ = ()
+    time_us: tuple[float, float]
+
+    @property
+    def difference_us(self) -> float:
+        """The time by which it runs longer; negative if it runs shorter."""
+        return self.time_us[1] - self.time_us[0]
+
+
+class Shift(BeforeAndAfter, Struct, frozen=True, kw_only=True):
     """The cost of kernels in a step before and after; all pairs are (before, after)."""
 
     family: str
@@ -40,13 +52,8 @@ class Shift(Struct, frozen=True, kw_only=True):
     ops: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The operators that launched them, as far as the recording names them."""
 
-    @property
-    def difference_us(self) -> float:
-        """The time by which they run longer; negative if they run shorter."""
-        return self.time_us[1] - self.time_us[0]
 
-
-class Cost(Struct, frozen=True, kw_only=True):
+class Cost(BeforeAndAfter, Struct, frozen=True, kw_only=True):
     """The use of the GPU time in a step, before and after; the row that changed most comes first."""
 
     on_gpu: bool = True
@@ -63,11 +70,6 @@ class Cost(Struct, frozen=True, kw_only=True):
     def noun(self) -> str:
         """The name of the time of all work."""
         return "GPU time" if self.on_gpu else "kernel time"
-
-    @property
-    def difference_us(self) -> float:
-        """The time by which the step's work runs longer; negative if it runs shorter."""
-        return self.time_us[1] - self.time_us[0]
 
 
 _WORTH_TELLING: Final = 0.05

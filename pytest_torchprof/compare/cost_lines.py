@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.change import WORTH_A_LINE
+from pytest_torchprof.compare.cost import BeforeAndAfter
 from pytest_torchprof.compare.cost_words import explain_cost, label_shift, mean_ratio
 from pytest_torchprof.compare.number_changes import (
     GPU_TIME,
@@ -89,17 +92,13 @@ def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
     ]
 
 
-class _Row(NamedTuple):
+class _Row(BeforeAndAfter, Struct, frozen=True):
     label: str
     calls: tuple[float, ...]
     """None in the row that sums up the others."""
     time_us: tuple[float, float]
     operator: str = ""
     mean: str = ""
-
-    @property
-    def difference_us(self) -> float:
-        return self.time_us[1] - self.time_us[0]
 
 
 def _table(cost: Cost, title: str, shown: Sequence[Shift], width: int) -> list[str]:

@@ -159,7 +159,20 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         return {name: getattr(self, name) for name in names}
 
 
-class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
+class NamesKernels:
+    """What names kernels and the operators behind them is about these."""
+
+    __slots__ = ()
+    kernels: tuple[str, ...]
+    ops: tuple[str, ...]
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """The names of what it is about."""
+        return frozenset((*self.kernels, *self.ops))
+
+
+class OfKernels(NamesKernels, Finding, frozen=True, kw_only=True, tag="of-kernels"):
     """A finding about kernels: which ones, how long they took, and who launched them."""
 
     time_us: float
@@ -171,10 +184,6 @@ class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
     """What they are called, the longest time first, at most five names."""
     ops: tuple[str, ...]
     """The operators that launched them, in the same order, at most five."""
-
-    @property
-    def subjects(self) -> frozenset[str]:
-        return frozenset((*self.kernels, *self.ops))
 
     @property
     def longest(self) -> str:

@@ -10,8 +10,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.fleet.listed import Listed, is_as_listed
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
+from pytest_torchprof.reasons.unreadable import (
+    ArchiveDamaged,
+    GoneSinceListed,
+    MemberTooLarge,
+    NotOpened,
+    NotUnpacked,
+    StoreRefuses,
+)
 from pytest_torchprof.recording.bounds import UNPACKED
 from pytest_torchprof.system.archives import DAMAGED
 from pytest_torchprof.system.remote.addresses import reason_without_secrets
@@ -27,8 +34,6 @@ _AGAIN: Final = 3
 
 class NotFetched(UnreadableRecording):
     """A file that its store did not give this time."""
-
-    code = Code.RECORDING_UNREADABLE
 
 
 def is_same(file: Listed) -> bool:
@@ -47,8 +52,8 @@ def is_same(file: Listed) -> bool:
             return True
         if not isinstance(problem, OSError):
             raise
-        text = f"{file.url} cannot be read: {problem.strerror}."
-        raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - the context says which error it was
+        cause = NotOpened(file.url, str(problem.strerror))
+        raise UnreadableRecording.of(cause, file.name)  # noqa: B904 - the context says which error it was
 
 
 @contextmanager
@@ -85,9 +90,9 @@ def _name(file: Listed) -> str:
 def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
     """Return what is wrong with a file that its store does not give."""
     if is_missing(problem):
-        return UnreadableRecording(f"{file.shown} is not there any more.", Code.RECORDING_MISSING)
-    text = f"{file.name} cannot be fetched: {reason_without_secrets(problem, file.url)}"
-    return (UnreadableRecording if is_final(problem) else NotFetched)(text, Code.RECORDING_UNREADABLE)
+        return UnreadableRecording.of(GoneSinceListed(file.shown), file.name)
+    cause = StoreRefuses(file.name, reason_without_secrets(problem, file.url))
+    return (UnreadableRecording if is_final(problem) else NotFetched).of(cause, file.name)
 
 
 @contextmanager
@@ -102,8 +107,7 @@ def _archive(file: Listed, copy: str | None) -> Iterator[Any]:
 
 def _unpack(file: Listed, copy: str | None, path: Path) -> None:
     if (file.size or 0) > UNPACKED:
-        text = f"{file.name} unpacks to more than {UNPACKED >> 20:,} MiB. Record fewer steps."
-        raise UnreadableRecording(text, Code.RECORDING_TOO_LARGE)
+        raise UnreadableRecording.of(MemberTooLarge(file.name, UNPACKED >> 20), file.name)
     try:
         with (
             _archive(file, copy) as content,
@@ -113,18 +117,16 @@ def _unpack(file: Listed, copy: str | None, path: Path) -> None:
         ):
             copyfileobj(packed, plain)
     except _BROKEN as problem:
-        text = f"{file.name} cannot be unpacked: {problem}. Copy the archive again."
-        raise UnreadableRecording(text, Code.RECORDING_DAMAGED) from None
+        raise UnreadableRecording.of(ArchiveDamaged(file.name, str(problem)), file.name) from None
     except Exception as problem:
         if file.is_remote:
             raise _not_given(file, problem) from None
         if isinstance(problem, FileNotFoundError):
-            text = f"{file.url}: the archive is not there any more."
-            raise UnreadableRecording(text, Code.RECORDING_MISSING) from None
+            raise UnreadableRecording.of(GoneSinceListed(f"the archive {file.url}"), file.name) from None
         if not isinstance(problem, OSError):
             raise
-        text = f"{file.name} cannot be unpacked: {problem.strerror or problem}."
-        raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - as above
+        cause = NotUnpacked(file.name, str(problem.strerror or problem))
+        raise UnreadableRecording.of(cause, file.name)  # noqa: B904 - as above
 
 
 _BROKEN: Final = tuple(kind for kind in DAMAGED if kind is not OSError)

@@ -15,7 +15,7 @@ from pytest_torchprof.fleet.rules import Question, asked_of, limits_of
 from pytest_torchprof.limits import HOLDS, MISSED, Verdict
 from pytest_torchprof.limits.rank_limits import check_job, divided_among_ranks, missing_ranks
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
-from pytest_torchprof.reasons.errors import TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPar
             files=len(files),
             outcome=Outcome.NOT_MEASURED if is_asked else Outcome.RECORDED,
             missing=tuple(sorted(set(range(name.ranks)) - {file.rank for file in files})),
-            reason=portable(reason_of(problem)),
+            reason=portable(problem.reason),
         )
     verdicts = _verdicts(job, questions)
     unmeasured = next((verdict for verdict in verdicts if verdict.status not in (HOLDS, MISSED)), None)

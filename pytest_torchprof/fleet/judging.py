@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -20,9 +20,8 @@ from pytest_torchprof.limits import HOLDS, MISSED, check_limits
 from pytest_torchprof.limits.rank_limits import divided_among_ranks
 from pytest_torchprof.profiles import Profile, load_file
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
-from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe
 from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
-from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.recordings import Unreadable
 from pytest_torchprof.reasons.unreadable import OfPath
 from pytest_torchprof.report.outcome import Outcome
@@ -137,10 +136,14 @@ def is_quarantined(line: bytes) -> bool:
     return msgspec.json.decode(line, type=_Quarantined).quarantined is not None
 
 
+class SomeReason(Struct, frozen=True):
+    """A reason in JSON, of which it is asked alone whether it is there."""
+
+
 class _Quarantined(Struct, frozen=True):
     """As much of a record as says whether its file was judged."""
 
-    quarantined: dict[str, Any] | None = None
+    quarantined: SomeReason | None = None
 
 
 def _record(task: FileTask) -> FileRecord:
@@ -207,9 +210,7 @@ def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> Any
     """Return why a file is not judged, without the path of an ``unpacked`` member, which is gone by then."""
     if isinstance(problem, UnreadableRecording) and (cause := problem.cause) is not None:
         return Unreadable(replace(cause, path=file.name) if unpacked and isinstance(cause, OfPath) else cause)
-    if unpacked:
-        return Verbatim.of(problem.text.replace(unpacked, file.name), problem.code)
-    return portable(reason_of(problem))
+    return portable(problem.reason)
 
 
 def _with_steps(profile: Profile, step: str | None) -> Profile:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.fleet.judging import FileRecord
+from pytest_torchprof.fleet.judging import FileRecord, SomeReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -32,7 +32,7 @@ class LinePlace(Struct, frozen=True, array_like=True):
 
 class _KeyInLine(Struct, frozen=True):
     key: str
-    quarantined: dict[str, Any] | None = None
+    quarantined: SomeReason | None = None
 
 
 class _PartInLine(Struct, frozen=True):

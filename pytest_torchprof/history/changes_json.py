@@ -96,7 +96,7 @@ def _lacking(lacking: LackingSeries, notes: Notes) -> dict[str, Any]:
     return {
         **asdict(lacking.key),
         "id": lacking.id,
-        "accepted": lacking.accepted_because(notes),
+        "accepted": notes.accepted.get(lacking.id),
         "last": None if lacking.last is None else lacking.last.commit,
     }
 
@@ -104,7 +104,7 @@ def _lacking(lacking: LackingSeries, notes: Notes) -> dict[str, Any]:
 def _stopped(stopped: StoppedHardware, notes: Notes) -> dict[str, Any]:
     return {
         "id": stopped.id,
-        "accepted": stopped.accepted_because(notes),
+        "accepted": notes.accepted.get(stopped.id),
         "folder": stopped.folder,
         "hardware": stopped.hardware,
         "until": stopped.until,

@@ -11,7 +11,6 @@ from pytest_torchprof.history.digest import digest_of
 from pytest_torchprof.history.stopped import folder_of
 
 if TYPE_CHECKING:
-    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.points import Point, SeriesKey
     from pytest_torchprof.history.runs import BranchRuns
 
@@ -27,10 +26,6 @@ class LackingSeries(Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """What it is accepted under: another one where it is measured again, and lacks again."""
         return digest_of(["lacking", asdict(self.key), None if self.last is None else self.last.commit])
-
-    def accepted_because(self, notes: Notes) -> str | None:
-        """Return why it is accepted; None if it is not."""
-        return notes.accepted.get(self.id)
 
 
 class ProjectBehind(Struct, frozen=True, kw_only=True):

@@ -11,13 +11,15 @@ from pytest_torchprof.analysis.numbers import TABLE, Numbers
 from pytest_torchprof.history.record import BadRecord
 from pytest_torchprof.history.reported import ReportedCalls, ReportedKernel, ReportedResult, ReportedRun
 from pytest_torchprof.report import Commit, RunResults
-from pytest_torchprof.report.exported import as_counted
+from pytest_torchprof.report.exported import as_counted, exported
 from pytest_torchprof.report.result import KernelCalls, Result, summary_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import MeasurementRecord, RunRecord, VaryingRecord
+    from pytest_torchprof.report.exported import Exported
     from pytest_torchprof.trace.metadata import Environment
 
 _APART = ("kernels", "entry")
@@ -82,6 +84,19 @@ def _run(record: RunRecord, results: tuple[Result, ...]) -> RunResults:
         commit=None if commit is None else Commit(sha=commit.sha, branch=commit.branch, dirty=commit.dirty),
         rootdir=None,
     )
+
+
+def exported_figures(records: Iterable[RunRecord], notes: Notes) -> Iterator[Exported]:
+    """Yield the measurements of records, those of each rank, under the names that their tests have now."""
+    return (row for record in records for row in exported(with_names_now(figures_in(record), notes)))
+
+
+def with_names_now(run: RunResults, notes: Notes) -> RunResults:
+    """Return a run in which tests have their names of now; those that it measured under both keep theirs."""
+    tests = {result.nodeid for result in run.results}
+    now = {test: later for test in tests if (later := notes.name_now(test)) not in tests}
+    named = (replace(result, nodeid=now.get(result.nodeid, result.nodeid)) for result in run.results)
+    return replace(run, results=tuple(named)) if now else run
 
 
 def _measured(measured: MeasurementRecord, varying: VaryingRecord, environments: Sequence[Environment]) -> Result:

@@ -64,13 +64,13 @@ class Series(Struct, frozen=True, kw_only=True):
     @property
     def lacks_newest(self) -> bool:
         """Whether the newest run was to measure it and did not, and nobody has said that it need not."""
-        return self.lacking is not None and self.lacking.accepted_because(self.branch.notes) is None
+        return self.lacking is not None and self.branch.notes.accepted.get(self.lacking.id) is None
 
     @property
     def newest_is_lacking(self) -> bool:
         """Whether the newest commit was not measured, and nobody has said that it need not be."""
         stopped = self.stopped
-        return self.lacks_newest or (stopped is not None and stopped.accepted_because(self.branch.notes) is None)
+        return self.lacks_newest or (stopped is not None and self.branch.notes.accepted.get(stopped.id) is None)
 
     @property
     def count(self) -> int:

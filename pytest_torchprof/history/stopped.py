@@ -18,7 +18,6 @@ from pytest_torchprof.history.record import Event
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import RunHead
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.trace.metadata import Environment
@@ -46,10 +45,6 @@ class StoppedHardware(Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """What it is accepted under: another one where it is measured again, and stops again."""
         return digest_of(["stopped", self.folder, self.hardware, self.until])
-
-    def accepted_because(self, notes: Notes) -> str | None:
-        """Return why it is accepted; None if it is not."""
-        return notes.accepted.get(self.id)
 
 
 def folder_of(run: RunHead) -> str:

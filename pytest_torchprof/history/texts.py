@@ -186,7 +186,7 @@ def lacking_texts(all_series: Sequence[Series]) -> list[str]:
 
 
 def _lacking(lacking: LackingSeries, notes: Notes) -> str:
-    known, last = lacking.accepted_because(notes), lacking.last
+    known, last = notes.accepted.get(lacking.id), lacking.last
     until = "never before" if last is None else f"last at {last.commit[:7]} ({date_of(last)})"
     named = f"not measured at the newest commit: {lacking.key.name} ({lacking.key.hardware or 'hardware not known'})"
     return f"{named}, {until}  [{lacking.id[:SHOWN]}]{'' if known is None else f'; known: {known}'}"
@@ -198,7 +198,7 @@ def stopped_texts(all_series: Sequence[Series]) -> list[str]:
 
 
 def _stopped(stopped: StoppedHardware, notes: Notes) -> str:
-    known = stopped.accepted_because(notes)
+    known = notes.accepted.get(stopped.id)
     lacking = f"{counted(stopped.runs, 'run')} of this branch came later and did not measure on it"
     last = f"last at {stopped.until[:7]} ({stopped.date.date().isoformat()})"
     missed = f"missed since {stopped.missed_from[:7]} ({stopped.missed_date.date().isoformat()})"

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
-from pytest_torchprof.history.local_disk import network_file_system
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.system.remote.addresses import why_not_installed
 from pytest_torchprof.text import enumerated, without_passwords
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OBJECT_STORES: Final = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "memory": "fsspec"}
 """The protocols whose objects appear whole and can be written once, and the module that each needs."""
@@ -28,6 +25,12 @@ _DATABASE: Final = re.compile(
 )
 """USER:PASSWORD@HOST:PORT/DATABASE?NAME=VALUE; what does not fit would be read with a part of the password as host."""
 _SQLITE: Final = (".db", ".sqlite")
+MOUNTS: Final = Path("/proc/mounts")
+_NETWORK: Final = re.compile(
+    r"(fuse\.)?(9p|afs|beegfs|ceph|ceph-fuse|cephfs|cifs|gcsfuse|glusterfs|gpfs|juicefs|lustre|ncpfs|nfs|nfs4|ocfs2|"
+    r"orangefs|panfs|pvfs2|rclone|s3fs|smb3|smbfs|sshfs|virtiofs|wekafs)"
+)
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _FORMS: Final = (
     "a folder",
     "a file that ends in .db or .sqlite",
@@ -108,6 +111,23 @@ def _sqlite(path: Path) -> Where:
         )
         raise StoreUnusable(str(path), problem)
     return _with_modules(Where(StoreKind.SQLITE, str(path)), "sqlalchemy", "alembic")
+
+
+def network_file_system(path: Path) -> str | None:
+    """Return the type of the network file system that a path is on; None on a local disk, or if Linux does not say."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except OSError:
+        return None
+    resolved = path.resolve()
+    deepest, system = -1, ""
+    for line in filter(None, lines):
+        _, point, kind, *_ = line.split(" ")
+        folder = Path(_OCTAL.sub(lambda octal: chr(int(octal[1], 8)), point))
+        # Of two mounts at one folder the later one is seen.
+        if resolved.is_relative_to(folder) and len(folder.parts) >= deepest:
+            deepest, system = len(folder.parts), kind
+    return system if _NETWORK.fullmatch(system) else None
 
 
 def _with_modules(where: Where, *modules: str) -> Where:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache, partial
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,7 +15,6 @@ from pytest_torchprof.analysis.ranges import Inside, stretches_of, waiting_threa
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known, same
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.limit import as_list
-from pytest_torchprof.limits.source_path import is_file
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import nearest
 
@@ -101,7 +102,7 @@ def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> list[Repl
 
 def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
     """Return for each item whether it comes from this file of the user's, or from this line of it."""
-    in_file = cache(partial(is_file, file))
+    in_file = cache(partial(_is_file, file))
     return [_is_there(item, in_file, line) for item in items]
 
 
@@ -115,6 +116,44 @@ def _is_there(item: Item, in_file: Callable[[str], Reply], line: int | None) -> 
         return YES
     # torch names a frame after the line at which its function begins.
     return NO if origin.exact else NOT_KNOWN
+
+
+def _is_file(asked: str, recorded: str) -> Reply:
+    """Return whether the path in a test, a whole one or its end, is that of the file that a recording names.
+
+    It is not known if the recording holds less of the path than the test, and no such file is here, or several are.
+    """
+    if _ends_with(recorded, asked):
+        return YES
+    if _is_absolute(recorded) or not _ends_with(asked, recorded):
+        return NO
+    answers: dict[Path, bool] = {}
+    for path in _places(recorded):
+        # Links may lead to one file by several paths.
+        own = path.resolve()
+        answers[own] = answers.get(own, False) or _ends_with(str(path), asked) or _ends_with(str(own), asked)
+    replies = set(answers.values())
+    return known(holds=replies.pop()) if len(replies) == 1 else NOT_KNOWN
+
+
+def _ends_with(path: str, end: str) -> bool:
+    """Return whether a path ends with another, by whole names; an absolute path is no end of another one."""
+    parts, last = _parts(path), _parts(end)
+    return parts == last if _is_absolute(end) else parts[-len(last) :] == last
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return PurePosixPath(path.replace("\\", "/")).parts
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") or PureWindowsPath(path).is_absolute()
+
+
+def _places(recorded: str) -> list[Path]:
+    """Return the paths of the file here: in the working directory, or where modules are imported from."""
+    folders = dict.fromkeys([Path.cwd(), *(Path(folder).absolute() for folder in sys.path)])
+    return [path for folder in folders if (path := folder / recorded).is_file()]
 
 
 def _by_direction(direction: str, _analysis: Analysis, items: Sequence[Item]) -> list[Reply]:

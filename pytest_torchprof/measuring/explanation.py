@@ -13,7 +13,7 @@ from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.limits import HOLDS, NOT_MEASURED
 from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons.composed import RepeatUnmeasured
-from pytest_torchprof.reasons.errors import TorchprofError, describe, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError, describe
 from pytest_torchprof.reasons.lines import BlockOver, LoopOver, RepeatFailed, RepeatRaised
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Explanation:
             self.fail(LoopOver())
             raise
         except Exception as problem:  # noqa: BLE001 - the verdict stands, whatever happens here
-            known = RepeatUnmeasured(reason_of(problem)) if isinstance(problem, TorchprofError) else None
+            known = RepeatUnmeasured(problem.reason) if isinstance(problem, TorchprofError) else None
             self.fail(known or RepeatFailed(describe(problem)))
         finally:
             self.running = False
@@ -131,7 +131,7 @@ class Explanation:
         try:
             profile = load_file(path)
         except TorchprofError as problem:
-            self.fail(reason_of(problem))
+            self.fail(problem.reason)
             return
         self.recording = path
         if reason := profile.doubt or profile.kernels_unknown:

@@ -26,7 +26,7 @@ from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.catalogue import from_stored
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured, reason_of
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnded
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.reader import read
@@ -218,5 +218,5 @@ def _record(program: list[str], asked: Sequence[Asked], device: str, recording: 
     except NotMeasured as problem:
         return _Ended(device=measured, reason=problem.reason.to_plain())
     except TorchprofError as problem:
-        return _Ended(reason=reason_of(problem).to_plain(), refused=True)
+        return _Ended(reason=problem.reason.to_plain(), refused=True)
     return _Ended(device=measured)

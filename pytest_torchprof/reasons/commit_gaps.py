@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Union
 
-from pytest_torchprof.reasons.reason import Verbatim  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.starting import AnyWhyNotStarted  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import last_line, raised_line
 
@@ -115,7 +115,7 @@ class NotStarted(CommitGap, frozen=True):
 
     SENTENCE = "{why}"
 
-    why: Verbatim
+    why: AnyWhyNotStarted
 
 
 class OnOtherDevice(CommitGap, frozen=True):

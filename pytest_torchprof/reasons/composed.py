@@ -17,6 +17,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     job_limits,
     limits,
     lines,
+    lost_ranks,
     lost_work,
     measuring,
     names_asked,
@@ -24,6 +25,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     other_ranks,
     own_steps,
     recordings,
+    starting,
     testing,
     timing,
 )
@@ -47,6 +49,18 @@ class _KnownAsItsCause:
     def code(self) -> Code | None:
         """What users know it by."""
         return self.why.code
+
+
+class _KnownAsTheFirst:
+    """Reasons together: users look the first one up."""
+
+    __slots__ = ()
+    whys: tuple[AnyReason, ...]
+
+    @property
+    def code(self) -> Code | None:
+        """What users know it by."""
+        return self.whys[0].code
 
 
 class OfRank(_KnownAsItsCause, Reason, frozen=True):
@@ -74,8 +88,8 @@ class OfRecording(_KnownAsItsCause, Reason, frozen=True):
         return f"{self.file or 'a recording'} is not measured: {self.why.text}"
 
 
-class Several(Reason, frozen=True):
-    """Reasons of which each would be enough; the first is the one that users look up."""
+class Several(_KnownAsTheFirst, Reason, frozen=True):
+    """Reasons of which each would be enough."""
 
     whys: tuple[AnyReason, ...]
 
@@ -86,10 +100,6 @@ class Several(Reason, frozen=True):
         return different[0] if len(different) == 1 else cls(different)
 
     @property
-    def code(self) -> Code | None:
-        return self.whys[0].code
-
-    @property
     def for_the_doctor(self) -> bool:
         return any(why.for_the_doctor for why in self.whys)
 
@@ -97,16 +107,12 @@ class Several(Reason, frozen=True):
         return "; ".join(map(str, self.whys))
 
 
-class InStep(Reason, frozen=True):
-    """What is not known of one step; the first reason is the one that users look up."""
+class InStep(_KnownAsTheFirst, Reason, frozen=True):
+    """What is not known of one step."""
 
     whys: tuple[AnyReason, ...]
     step: StepTitle | None
     """Which one; None for the only step, and for a reason that concerns no single step."""
-
-    @property
-    def code(self) -> Code | None:
-        return self.whys[0].code
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ Each gives `pytest_torchprof.errors` as its module, where users find it: a trace
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.text import first_line
@@ -39,16 +39,32 @@ class TorchprofError(Exception):
     in_columns: Callable[[int], str] | None = None
     """Returns the whole text for a terminal of so many columns; None where it is the same for all."""
 
+    _reason: Reason | None = None
+
     def __init__(self, text: str = "", code: str | None = None) -> None:
         """Make the error; ``code`` where it differs from that of the class."""
         super().__init__(text)
         if code is not None:
             self.code = code
 
+    @classmethod
+    def because(cls, reason: Reason, about: str = "") -> Self:
+        """Return the error for a reason, which it carries; its text begins with what it is ``about``."""
+        problem = cls(f"{about}: {reason.text}" if about else reason.text, reason.code)
+        problem._reason = reason
+        return problem
+
     @property
     def text(self) -> str:
         """What it says, without its code."""
         return str(self.args[0]) if self.args else ""
+
+    @property
+    def reason(self) -> Reason:
+        """Why, as data: the reason that it carries, otherwise its text and code."""
+        from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - `torchprof --help` has no reasons
+
+        return self._reason or Verbatim.of(self.text, self.code)
 
     def __str__(self) -> str:
         """Return the text with the code at its end."""
@@ -79,14 +95,9 @@ class NotMeasured(TorchprofError):
         from pytest_torchprof.reasons.catalogue import portable  # noqa: PLC0415 - `torchprof --help` has no reasons
         from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
-        self._reason = Verbatim.of(reason, code) if isinstance(reason, str) else portable(reason)
-        self.screen = screen
-        super().__init__(self.reason.text if screen is None else screen, self.reason.code)
-
-    @property
-    def reason(self) -> Reason:
-        """Why, as data."""
-        return self._reason
+        why = Verbatim.of(reason, code) if isinstance(reason, str) else portable(reason)
+        self._reason, self.screen = why, screen
+        super().__init__(why.text if screen is None else screen, why.code)
 
     def __str__(self) -> str:
         """Return the reason with its code, and where to ask for more."""
@@ -101,15 +112,6 @@ def not_measured(reason: Reason, *, ask_the_doctor: bool = False) -> NotMeasured
     problem = NotMeasured(reason)
     problem.announced, problem.ask_the_doctor = True, ask_the_doctor
     return problem
-
-
-def reason_of(problem: TorchprofError) -> Reason:
-    """Return what an error says as a reason why something is not measured."""
-    if isinstance(problem, NotMeasured):
-        return problem.reason
-    from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
-
-    return Verbatim.of(problem.text, problem.code)
 
 
 def is_of_the_code(problem: BaseException) -> bool:
@@ -155,7 +157,9 @@ class UnreadableRecording(TorchprofError):
     @classmethod
     def of(cls, cause: WhyUnreadable, path: str) -> UnreadableRecording:
         """Return the error for a file."""
-        refused = cls(cause.of_file(path), cause.CODE)
+        from pytest_torchprof.reasons.recordings import UnreadableFile  # noqa: PLC0415 - as above
+
+        refused = cls.because(UnreadableFile(path, cause))
         refused.cause = cause
         return refused
 

@@ -133,30 +133,6 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
     Code.RANK_LOST: Explained(
         texts=(
             (
-                "*rank 1 of 2: was killed by SIGSEGV*",
-                (
-                    "a rank of a test with `ranks=2` ended before its test did, and what it had measured is lost. "
-                    "The last lines that it wrote follow; the other ranks may have ended because of it"
-                ),
-                (
-                    "run that rank's code by itself; SIGKILL without another reason usually means that the system "
-                    "ran out of memory"
-                ),
-            ),
-            (
-                (
-                    "*rank 0 of 2: had not ended 65 s after another rank had failed: model.py:42 in forward (in "
-                    "all_reduce, ...)*"
-                ),
-                "it waited for the rank that failed, in a collective or elsewhere, and was ended at that line",
-                "fix the rank that failed; `torchprof_rank_timeout` in the ini file says how long the others may take",
-            ),
-            (
-                "*rank 0 of 2: was ended by the launcher after rank 1 was killed by SIGKILL*",
-                "the launcher ends all ranks once one of them has ended",
-                "see what that rank says",
-            ),
-            (
                 (
                     "*the test was not collected there: test_it.py::test_a[7] is no id in that process; of "
                     "test_it.py::test_a there are ...*"
@@ -166,11 +142,6 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
                     "or the order of a set"
                 ),
                 "give `parametrize` its `ids=`, or sorted values",
-            ),
-            (
-                "*the test did not run there*",
-                "pytest ended on that rank before the test",
-                "see what that rank says",
             ),
         ),
     ),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pytest_torchprof.reasons import cupti_versions
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.wording import worded_of
 
 
 class LostLaunches(Reason, frozen=True):
@@ -292,6 +295,12 @@ class _WrongGraphNumbers:
 
     __slots__ = ()
     cupti: int | None
+    SENTENCE: ClassVar[str]
+
+    @property
+    def sentence(self) -> str:
+        """The facts in words, and which version of CUPTI is at fault."""
+        return f"{worded_of(self, self.SENTENCE)}. {self._whose_fault}"
 
     @property
     def _whose_fault(self) -> str:
@@ -321,10 +330,6 @@ class SharedGraphNumbers(_WrongGraphNumbers, Reason, frozen=True):
     cupti: int | None = None
     """The version of CUPTI that recorded it, by its own number; None where the recording does not say."""
 
-    @property
-    def sentence(self) -> str:
-        return f"{self.words(self.SENTENCE)}. {self._whose_fault}"
-
 
 class StrayGraphNumbers(_WrongGraphNumbers, Reason, frozen=True):
     """Operations of graphs are under other correlation ids than those of the launches, some of which have none."""
@@ -341,10 +346,6 @@ class StrayGraphNumbers(_WrongGraphNumbers, Reason, frozen=True):
     launches: int
     cupti: int | None = None
     """The version of CUPTI that recorded it, by its own number; None where the recording does not say."""
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.words(self.SENTENCE)}. {self._whose_fault}"
 
 
 class UnknownLaunch(Reason, frozen=True):

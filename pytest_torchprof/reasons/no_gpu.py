@@ -26,7 +26,19 @@ class WhyNoGpu(Statement, frozen=True, tag_field="cause"):
         return self.SURPRISING
 
 
-class BuiltForCpu(WhyNoGpu, frozen=True):
+class _MayHaveDriver:
+    """torch cannot use a GPU, whose driver the machine may have all the same."""
+
+    __slots__ = ()
+    driver: GpuDriver | None
+
+    @property
+    def surprising(self) -> bool:
+        """Whether the machine has one."""
+        return self.driver is not None
+
+
+class BuiltForCpu(_MayHaveDriver, WhyNoGpu, frozen=True):
     """This build of torch uses the CPU only."""
 
     version: str
@@ -40,10 +52,6 @@ class BuiltForCpu(WhyNoGpu, frozen=True):
         if self.driver is None:
             return build
         return f"{build}, and this machine has {self.driver}: install the build of torch for it"
-
-    @property
-    def surprising(self) -> bool:
-        return self.driver is not None
 
 
 class NoErrorReported(WhyNoGpu, frozen=True):
@@ -78,7 +86,7 @@ class NoGpuOfThese(WhyNoGpu, frozen=True):
         )
 
 
-class NoDriver(WhyNoGpu, frozen=True):
+class NoDriver(_MayHaveDriver, WhyNoGpu, frozen=True):
     """There is no NVIDIA driver that torch could load."""
 
     driver: GpuDriver | None
@@ -92,10 +100,6 @@ class NoDriver(WhyNoGpu, frozen=True):
             f"torch finds no NVIDIA driver, and this machine has {self.driver}: start the container with its GPUs "
             "(--gpus all), or install the build of torch for it"
         )
-
-    @property
-    def surprising(self) -> bool:
-        return self.driver is not None
 
 
 class DriverTooOld(WhyNoGpu, frozen=True):

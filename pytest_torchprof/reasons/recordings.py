@@ -8,7 +8,19 @@ from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.reasons.unreadable import AnyWhyUnreadable  # noqa: TC001 - msgspec reads the annotations
 
 
-class Unreadable(Reason, frozen=True):
+class _NotRead:
+    """What cannot be read, for a cause that users look up."""
+
+    __slots__ = ()
+    cause: AnyWhyUnreadable
+
+    @property
+    def code(self) -> Code:
+        """What users know it by."""
+        return self.cause.CODE
+
+
+class Unreadable(_NotRead, Reason, frozen=True):
     """The file cannot be read as a recording."""
 
     FOR_THE_DOCTOR = False
@@ -16,12 +28,45 @@ class Unreadable(Reason, frozen=True):
     cause: AnyWhyUnreadable
 
     @property
-    def code(self) -> Code:
-        return self.cause.CODE
+    def sentence(self) -> str:
+        return self.cause.sentence
+
+
+class UnreadableFile(_NotRead, Reason, frozen=True):
+    """A file that somebody has asked for cannot be read as a recording."""
+
+    FOR_THE_DOCTOR = False
+
+    path: str
+    cause: AnyWhyUnreadable
 
     @property
     def sentence(self) -> str:
-        return self.cause.sentence
+        return self.cause.of_file(self.path)
+
+
+class RecordedElsewhere(Reason, frozen=True):
+    """A recording says that another device was measured than is asked for."""
+
+    CODE = Code.NOT_IN_RECORDING
+    FOR_THE_DOCTOR = False
+    SENTENCE = "its device is {recorded}, not {asked}"
+    ADVICE = "leave `--device` out"
+
+    recorded: str
+    asked: str
+
+
+class GpuWasMeasured(Reason, frozen=True):
+    """A recording has a GPU's work, and is asked for as that of a device without one."""
+
+    CODE = Code.NOT_IN_RECORDING
+    FOR_THE_DOCTOR = False
+    SENTENCE = "it has {operations:GPU operation}, so the {asked} is not what was measured"
+    ADVICE = "leave `--device` out"
+
+    operations: int
+    asked: str
 
 
 class UnknownWork(Reason, frozen=True):

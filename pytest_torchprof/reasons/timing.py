@@ -50,6 +50,17 @@ class NoTimesTaken(Reason, frozen=True):
     ADVICE = "give the test a time tolerance on both sides"
 
 
+class EndedBeforeTimes(Reason, frozen=True):
+    """A process came to a result of a test without times of it."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "{message}"
+    ADVICE = "look at that reason: a test must pass when it runs only with the other timed ones"
+
+    message: str
+    """What the result says of it."""
+
+
 class OtherConditions(Reason, frozen=True):
     """The two processes of a pair took their samples in different ways."""
 

@@ -88,6 +88,48 @@ class NotOpened(OfPath, frozen=True):
     error: str
 
 
+class GoneSinceListed(OfPath, frozen=True):
+    """A file or an archive that was listed is not there when it is read."""
+
+    CODE = Code.RECORDING_MISSING
+    SENTENCE = "{path} is not there any more."
+
+
+class StoreRefuses(OfPath, frozen=True):
+    """A store does not give a file."""
+
+    CODE = Code.RECORDING_UNREADABLE
+    SENTENCE = "{path} cannot be fetched: {error}"
+
+    error: str
+
+
+class MemberTooLarge(OfPath, frozen=True):
+    """A member of an archive unpacks to more than any recording."""
+
+    CODE = Code.RECORDING_TOO_LARGE
+    SENTENCE = "{path} unpacks to more than {most_mib:grouped} MiB. Record fewer steps."
+
+    most_mib: int
+
+
+class ArchiveDamaged(OfPath, frozen=True):
+    """An archive is damaged where it has the member."""
+
+    SENTENCE = "{path} cannot be unpacked: {error}. Copy the archive again."
+
+    error: str
+
+
+class NotUnpacked(OfPath, frozen=True):
+    """The system refuses to read an archive or to write its member."""
+
+    CODE = Code.RECORDING_UNREADABLE
+    SENTENCE = "{path} cannot be unpacked: {error}."
+
+    error: str
+
+
 class NotUtf8(OfPath, frozen=True):
     """The file is no text."""
 

@@ -27,7 +27,7 @@ from pytest_torchprof.reasons.adopting import (
     TooFewRecordings,
 )
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.believed import as_asked, other_code
@@ -99,7 +99,7 @@ def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) 
                 profiles = _of_left(run, asked.label, request)
         except NotMeasured as problem:
             if asked.label in run.measurements:
-                raise run.put(run.measurements[asked.label].refused(reason_of(problem))).error from None
+                raise run.put(run.measurements[asked.label].refused(problem.reason)).error from None
             raise
     return profiles[0] if request.files == 1 else profiles
 
@@ -217,7 +217,7 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
     try:
         believed = believed if problems else of_one_job(believed, with_all=request.files == "any")
     except NotMeasured as mixed:
-        problems = [run.put(run.measurements[label].refused(reason_of(mixed))).error for label in believed]
+        problems = [run.put(run.measurements[label].refused(mixed.reason)).error for label in believed]
         believed = {}
     taken_over = [
         run.put(guarded(run.test, as_asked(run.test, replace(run.measurements[label], profile=profile))))

@@ -10,7 +10,7 @@ from pytest_torchprof import capture
 from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.lockstep import OtherRanks
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.errors import TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.testing.collection import OPTIONS
 from pytest_torchprof.testing.progress import waits_of
 from pytest_torchprof.testing.workers import PROGRESS, is_of_xdist, is_worker, nodeid_of
@@ -64,4 +64,4 @@ def _arm(state: RunState, devices: list[str], config: pytest.Config) -> None:
                 state.note_slow_export()
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
-            state.refuse_device(device, reason_of(problem))
+            state.refuse_device(device, problem.reason)

@@ -27,7 +27,8 @@ from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF
 from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_outcome
-from pytest_torchprof.testing.joint_judgement import judged_together
+from pytest_torchprof.testing.judgement import judge_measurement
+from pytest_torchprof.testing.other_ranks import with_other_ranks
 from pytest_torchprof.testing.outcome import came_out
 from pytest_torchprof.testing.results import result_of
 from pytest_torchprof.text import counted, first_of, printable_line
@@ -87,7 +88,7 @@ class Conclusion(Struct, frozen=True, kw_only=True):
 def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Conclusion]:
     """Judge the measurements of a test with one another, record how each came out, and return that."""
     measurements = tuple(own.measurement for own in taken)
-    judgements = judged_together(test, taken, ending)
+    judgements = _judged_together(test, taken, ending)
     conclusions = [_conclude_one(test, judgement, measurements, ending) for judgement in judgements]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
@@ -97,6 +98,27 @@ def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending)
     for conclusion in conclusions:
         _record(test, conclusion)
     return conclusions
+
+
+def _judged_together(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Judgement]:
+    """Return the judgement of each measurement, made again where the others add something to it."""
+    judgements = [_judged_among(test, own, taken, ending) for own in taken]
+    ranks = (own.of_ranks for own in taken)
+    return [
+        with_other_ranks(own, of_ranks, this_rank().number) for own, of_ranks in zip(judgements, ranks, strict=True)
+    ]
+
+
+def _judged_among(test: MeasuredTest, own: JudgedAlone, taken: tuple[JudgedAlone, ...], ending: Ending) -> Judgement:
+    measurement, former = own.measurement, own.judgement
+    profiles = (other.measurement.profile for other in taken if other is not own)
+    siblings = tuple(profile for profile in profiles if profile is not None)
+    # The error that ended the test may be the very one that says what is not measured.
+    caught = () if ending.by_itself else measurement.caught
+    explanation = measurement.explanation
+    if former is not None and not (siblings or explanation.repeat is not None or explanation.asked or caught):
+        return former
+    return judge_measurement(test, measurement, siblings=siblings, former=former, caught=caught)
 
 
 def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed | NotMeasured | None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.codes import MISUSES
-from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
 from pytest_torchprof.report.outcome import Outcome
@@ -87,7 +87,7 @@ def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
     return Ending(
         by_itself=BodyRaisedOurs(line),
         outcome=missed if outcome is Outcome.FAILED else outcome,
-        reason=reason_of(raised),
+        reason=raised.reason,
         raised_at=at,
     )
 
@@ -96,7 +96,7 @@ def outcome_of(problem: TorchprofError) -> Outcome:
     """Return how a test comes out by an error of ours; what is missed counts before what could not be measured."""
     if isinstance(problem, LimitsMissed) or (isinstance(problem, NotMeasured) and problem.also_missed):
         return Outcome.FAILED
-    return outcome_without(reason_of(problem))
+    return outcome_without(problem.reason)
 
 
 def outcome_without(reason: Reason) -> Outcome:

@@ -31,7 +31,7 @@ from pytest_torchprof.reasons.adopting import (
     WrittenBefore,
 )
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording, reason_of
+from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.text import is_special
@@ -168,7 +168,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             raise NotMeasured(PerfettoFile(file.name))
         if file.problem is not None and (file.problem.code in _FINAL or file.is_final):
-            raise NotMeasured(reason_of(file.problem))
+            raise NotMeasured(file.problem.reason)
 
 
 def _what_instead(path: Path) -> InsteadOfFile | None:
@@ -200,7 +200,7 @@ def _why_unfinished(file: _Candidate | Path, after_s: float | None) -> Reason:
         return StillUnnamed(file.name, after_s)
     if file.problem is None or file.problem.code == Code.RECORDING_CUT_OFF or not file.stamp[0]:
         return StillIncomplete(file.name, after_s)
-    return reason_of(file.problem)
+    return file.problem.reason
 
 
 def why_stale(file: LeftRecording, began_ns: int) -> Reason | None:

@@ -10,7 +10,7 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import named_part, part_of, rank_and_size
 from pytest_torchprof.analysis.ranks import InJob, RankPart
 from pytest_torchprof.reasons.adopting import RanksNotAdopted
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import RankUntold
 from pytest_torchprof.recording.reader import read
 
@@ -41,7 +41,7 @@ def with_other_recordings(test: MeasuredTest, measurement: Measurement) -> Measu
     try:
         return replace(measurement, profile=profile.with_ranks(InJob(job=joined(known), rank=rank[0])))
     except TorchprofError as problem:
-        return replace(measurement, profile=profile.without_ranks(reason_of(problem)))
+        return replace(measurement, profile=profile.without_ranks(problem.reason))
 
 
 def _profiles_here(test: MeasuredTest, measurement: Measurement, profile: Profile) -> list[Profile]:
@@ -71,5 +71,5 @@ def of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[s
     try:
         job = joined(parts.values())
     except TorchprofError as problem:
-        raise NotMeasured(reason_of(problem)) from None
+        raise NotMeasured(problem.reason) from None
     return {label: profile.with_ranks(InJob(job=job, rank=parts[label].rank)) for label, profile in profiles.items()}

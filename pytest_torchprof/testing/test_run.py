@@ -22,7 +22,6 @@ from pytest_torchprof.reasons.errors import (
     TorchprofError,
     UnknownLimit,
     find_own_error,
-    reason_of,
 )
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
@@ -148,7 +147,7 @@ class TestRun(Struct, kw_only=True):
 
     def refuse(self, label: str | None, title: str, problem: TorchprofError) -> None:
         """Note a request that cannot be met as not measured: the code that made it may keep the error to itself."""
-        self.add(label or f"{title}, refused", why_not=reason_of(problem))
+        self.add(label or f"{title}, refused", why_not=problem.reason)
 
     def _refuse_inside(self) -> None:
         if self.measuring:

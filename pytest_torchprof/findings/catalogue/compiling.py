@@ -17,7 +17,19 @@ class Break(ShownFields, frozen=True, kw_only=True):
     count: int | None = None
 
 
-class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
+class _ListedByLine:
+    """Of several that are alike, the first one's line is shown."""
+
+    __slots__ = ()
+    source: str | None
+
+    @property
+    def where(self) -> str:
+        """The first one's file and line."""
+        return f" ({self.source})" if self.source else ""
+
+
+class GraphBroke(_ListedByLine, Finding, frozen=True, kw_only=True, tag="graph-break"):
     """Compiled code was left and entered again."""
 
     TITLE = "Graph breaks"
@@ -38,11 +50,6 @@ class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
         """The first one's reason."""
         return self.breaks[0].reason
 
-    @property
-    def where(self) -> str:
-        """The first one's file and line."""
-        return f" ({self.source})" if self.source else ""
-
 
 class Again(ShownFields, frozen=True, kw_only=True):
     """A recompile: why, and of which function."""
@@ -51,7 +58,7 @@ class Again(ShownFields, frozen=True, kw_only=True):
     function: str | None = None
 
 
-class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
+class CompiledAgain(_ListedByLine, Finding, frozen=True, kw_only=True, tag="recompile"):
     """A compiled function was compiled again."""
 
     TITLE = "Recompiles"
@@ -73,11 +80,6 @@ class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
     def first(self) -> str:
         """The first one's reason."""
         return str(self.recompiles[0].reason)
-
-    @property
-    def where(self) -> str:
-        """The first one's file and line."""
-        return f" ({self.source})" if self.source else ""
 
 
 class CompiledInWindow(Finding, frozen=True, kw_only=True, tag="compile-in-window"):

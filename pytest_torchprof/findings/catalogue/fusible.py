@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_torchprof.findings.catalogue.kernels import KERNEL_SHARE
-from pytest_torchprof.findings.finding import Finding, OfKernels
+from pytest_torchprof.findings.finding import Finding, NamesKernels, OfKernels
 from pytest_torchprof.text import first_of
 
 
@@ -28,7 +28,7 @@ class UnfusedPointwise(OfKernels, frozen=True, kw_only=True, tag="unfused-pointw
         return first_of(self.chain)
 
 
-class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attention"):
+class UnfusedAttention(NamesKernels, Finding, frozen=True, kw_only=True, tag="unfused-attention"):
     """Attention is computed as a product, a softmax and a product."""
 
     TITLE = "Unfused attention"
@@ -54,10 +54,6 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     """The time between the two products, without other products, such as those of relative positions."""
     by_math: bool
     """Whether torch's own fallback computes it."""
-
-    @property
-    def subjects(self) -> frozenset[str]:
-        return frozenset((*self.kernels, *self.ops))
 
     @property
     def how(self) -> str:

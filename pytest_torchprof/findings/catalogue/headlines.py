@@ -101,7 +101,20 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
         return "" if self.source is None else f" at {self.source}"
 
 
-class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
+class _MayCommunicate:
+    """A device that may spend much of the time with nothing but communication."""
+
+    __slots__ = ()
+    _TALKED: ClassVar[str] = ", and spent another {communicating_share:percent} only communicating"
+    communicating_share: float | None
+
+    @property
+    def talked(self) -> str:
+        """The words for a device that only communicated for much of the time; empty if it did not."""
+        return "" if self.communicating_share is None else worded_of(self, self._TALKED)
+
+
+class GpuIdled(_MayCommunicate, _OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
     WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{why}."
@@ -115,7 +128,6 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     _OF_MANY: ClassVar[str] = "The longest of {gaps:gap}"
     _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, was one-time set-up; the longest that was not"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
-    _TALKED: ClassVar[str] = ", and spent another {communicating_share:percent} only communicating"
     _ONCE: ClassVar[str] = (
         "; {set_up_us:us} of the idle time was one-time set-up: the program was not yet warm when the recording began"
     )
@@ -205,11 +217,6 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
             return self.words(self._BESIDES)
         is_one_of_many = self.gaps > 1 and self.longest_us < 0.25 * self.share * self.window_us
         return self.words(self._OF_MANY) if is_one_of_many else self._FIRST
-
-    @property
-    def talked(self) -> str:
-        """The words for a GPU that only communicated for much of the time; empty if it did not."""
-        return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property
     def why(self) -> str:
@@ -372,11 +379,10 @@ class IdleDevice(Headline, frozen=True, kw_only=True, tag="nothing-ran"):
         return "" if self.name is None else self.words(self._LONGEST)
 
 
-class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
+class CpuComputed(_MayCommunicate, Headline, frozen=True, kw_only=True, tag="cpu-computed"):
     """The CPU is the device, and its operators are the kernels."""
 
     WHAT = "The CPU computed for {share:percent} of {window_us:us}{talked}."
-    _TALKED: ClassVar[str] = ", and spent another {communicating_share:percent} only communicating"
     WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call takes {longest_us:us}{at}."
 
     window_us: float
@@ -389,11 +395,6 @@ class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
     communicating_share: float | None = None
     """The share in which a collective ran while no operator computed, where that is much."""
     source: str | None = None
-
-    @property
-    def talked(self) -> str:
-        """The words for a GPU that only communicated for much of the time; empty if it did not."""
-        return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property
     def at(self) -> str:

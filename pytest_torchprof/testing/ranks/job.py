@@ -70,8 +70,8 @@ class Jobs:
     def close(self) -> None:
         """End the job, if there is one; TorchprofError where one of its ranks does not come to its end."""
         if lost := self._drop():
-            message = "; ".join(f"rank {rank.number} of the job, after its last test, {rank.how}" for rank in lost)
-            raise TorchprofError(message, Code.RANK_LOST)
+            whys = (f"rank {rank.number} of the job, after its last test, {rank.why.sentence}" for rank in lost)
+            raise TorchprofError("; ".join(whys), Code.RANK_LOST)
 
     def _drop(self) -> tuple[LostRank, ...]:
         job, self._job = self._job, None
@@ -166,7 +166,7 @@ class _Job:
         if not (given_up or statuses) and (status := self._processes[0].returncode):
             lost = tuple(lost_with_launcher(self._folder, ranks, status))
         self._temporary.cleanup()
-        silence = given_up.why if given_up and given_up.by_silence and lost else ""
+        silence = given_up.silence if given_up and lost else ""
         return JobEnd(ranks=ranks, lost=lost, process=self.plan.process, silence=silence)
 
     def _collective(self, rank: int) -> str:

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from pytest_torchprof.reasons.lost_ranks import (
+    RankDied,
+    RankEndedByLauncher,
+    RankLostWithLauncher,
+    RankOutlasted,
+    RankStoodStill,
+)
 from pytest_torchprof.system.processes import end as end_process
 from pytest_torchprof.system.processes import start as start_process
 from pytest_torchprof.testing.ranks import VARIABLE, stacks
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.capture.cache_phase import CachePhase
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.system.processes import Process
     from pytest_torchprof.testing.ranks.stacks import Stack
 
@@ -84,7 +92,7 @@ class LostRank(Struct, frozen=True, kw_only=True):
     """A rank that did not come to its end."""
 
     number: int
-    how: str
+    why: Reason
     last_lines: tuple[str, ...]
     """The last lines of its output, or those in which Python says what became of it."""
     outlived: bool
@@ -101,12 +109,12 @@ class Place(Struct, frozen=True, kw_only=True):
     collective: str
     """The collective at which it stopped; empty where no flight recorder says."""
 
-    def __str__(self) -> str:
-        """Return a text with the goal that it had not reached, the line, and the collective."""
-        goal = "did not begin its tests" if self.sign is None else f"did not reach {self.sign.goal}"
-        if self.sign is not None and self.sign.waits:
-            goal = f"waited for the others at {self.sign.goal}"
-        return f"{goal}: {self.at}"
+    @property
+    def why_silent(self) -> RankStoodStill:
+        """Why the rank made no progress: the goal that it had not reached, the line, and the collective."""
+        if self.sign is None:
+            return RankStoodStill(goal=None, waited=False, at=self.at)
+        return RankStoodStill(goal=self.sign.goal, waited=self.sign.waits, at=self.at)
 
     @property
     def at(self) -> str:
@@ -133,8 +141,18 @@ class JobEnd(Struct, frozen=True, kw_only=True):
 class JobGivenUp(Struct, frozen=True):
     """Why a job was ended before its ranks had."""
 
-    why: str
+    waited_s: float
+    """How long was waited: since another rank had failed, or without any progress."""
     by_silence: bool = False
+
+    @property
+    def silence(self) -> str:
+        """The silence by which it was given up, in words; empty where a rank had failed."""
+        return f"no rank made progress for {self.waited_s:g} s" if self.by_silence else ""
+
+    def why_lost(self, place: Place) -> Reason:
+        """Return why a rank is lost that was ended at a place because the job was given up."""
+        return place.why_silent if self.by_silence else RankOutlasted(self.waited_s, place.at)
 
 
 def environment(plan: JobPlan) -> dict[str, str]:
@@ -194,12 +212,12 @@ def wait(
             # A rank that failed because it had waited for the others has used up the patience.
             longest_s = min(plan.patience_s, _LEAVE_S) if any(turn.read().waited for turn in turns) else plan.patience_s
             if now - failed_s > longest_s:
-                return JobGivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
+                return JobGivenUp(longest_s)
         elif now - heard_s > (longest_s := _longest_silence_s(signs, plan)):
             if compiled < _MOST_COMPILING and _compile(ranks):
                 heard_s, compiled = now, compiled + 1
                 continue
-            return JobGivenUp(f"no rank made progress for {longest_s:g} s", by_silence=True)
+            return JobGivenUp(longest_s, by_silence=True)
     return None
 
 
@@ -274,14 +292,14 @@ def lost_ranks(
         is_ended = given_up is not None and status in _ENDED_BY_US
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
         place = places.get(rank, _NOWHERE)
-        how = _how(status)
+        why: Reason = RankDied(status)
         if given_up is not None and is_ended:
-            how = str(place) if given_up.by_silence else f"{given_up.why}: {place.at}"
+            why = given_up.why_lost(place)
         elif first is not None and rank != first and status == -signal.SIGTERM:
-            how = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
+            why = RankEndedByLauncher(first, statuses[first])
         outlived = is_ended and given_up is not None and not given_up.by_silence
         lines = _last_lines(_read(wrote))
-        yield LostRank(number=rank, how=how, last_lines=lines, outlived=outlived, stack=place.stack)
+        yield LostRank(number=rank, why=why, last_lines=lines, outlived=outlived, stack=place.stack)
 
 
 def lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iterator[LostRank]:
@@ -289,21 +307,13 @@ def lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iter
     last_lines = _last_lines(_read(job / "launcher"))
     for rank, end in enumerate(ranks):
         if end.last.status is None:
-            how = f"was lost with the launcher, which {_how(status)}"
-            yield LostRank(number=rank, how=how, last_lines=last_lines, outlived=False)
+            why = RankLostWithLauncher(status)
+            yield LostRank(number=rank, why=why, last_lines=last_lines, outlived=False)
 
 
 def _last_lines(text: str) -> tuple[str, ...]:
     _, fatal, rest = text.partition(_FATAL)
     return tuple(f"{fatal}{rest}".splitlines()[:_LAST_LINES] if fatal else last_lines(text, _LAST_LINES))
-
-
-def _how(status: int) -> str:
-    if status >= 0:
-        return f"ended with exit status {status} before its test did"
-    with suppress(ValueError):
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"was killed by signal {-status}"
 
 
 def _read(logs: Path) -> str:

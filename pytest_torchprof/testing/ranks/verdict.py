@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.lost_ranks import TestDidNotRunOnRank
+from pytest_torchprof.reasons.reason import Reason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.result import Result
@@ -46,7 +48,8 @@ class RankVerdict(Struct, frozen=True, kw_only=True):
     """Its name in messages, if it is no rank of several."""
     outcome: str
     report: pytest.TestReport
-    lost: bool = False
+    lost: Reason | None = None
+    """Why it is lost; None if it came to its end."""
     order: float = 0.0
     """The lowest is that of the rank that may be the cause of the others' failure."""
 
@@ -141,10 +144,10 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
     rank, end = Rank(number, len(job.ranks)), job.ranks[number]
     order, lost = next(((order, lost) for order, lost in enumerate(job.lost) if lost.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
-        line = lost.how if job.silence else coded(lost.how, Code.RANK_LOST)
+        line = lost.why.text if job.silence else str(lost.why)
         report = failure("", _last_words(lost), line)
         at = float("inf") if lost.outlived else float(order - len(job.lost))
-        return RankVerdict(rank=rank, process=job.process, outcome="failed", report=report, lost=True, order=at)
+        return RankVerdict(rank=rank, process=job.process, outcome="failed", report=report, lost=lost.why, order=at)
     outcome, report = min(map(_outcome, _reports(end)), key=lambda pair: WORST_FIRST.index(pair[0]))
     # A rank that has heard of another rank's end is not the cause.
     at = float("inf") if code_of(report) == Code.OTHER_RANK else report.stop
@@ -161,11 +164,7 @@ def _reports(end: RankEnd) -> Iterable[pytest.TestReport]:
     called = [report for report in end.reports if report.when == "call"]
     if called or any(report.outcome != "passed" for report in end.reports):
         return (*called, *end.reports)
-    return (
-        failure(
-            "", line=coded(f"the test did not run there: pytest ended with status {end.last.status}", Code.RANK_LOST)
-        ),
-    )
+    return (failure("", line=str(TestDidNotRunOnRank(end.last.status))),)
 
 
 def _outcome(report: pytest.TestReport) -> tuple[str, pytest.TestReport]:
@@ -208,7 +207,7 @@ def _of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
                     ranks=rank.rank.world,
                     device=known[label].device if label in known else "auto",
                     outcome=Outcome.NOT_MEASURED,
-                    reason=Verbatim.of(rank.line, Code.RANK_LOST),
+                    reason=rank.lost,
                 )
 
 
@@ -218,10 +217,14 @@ def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
         for result in handed.results:
             of_label.setdefault(result.label, []).append(replace(result, for_ranks=not rank.process))
     worst = {label: min(those, key=_place) for label, those in of_label.items()}
-    if verdict.outcome == "failed" and verdict.first.lost:
+    first = verdict.first
+    if verdict.outcome == "failed" and first.lost is not None:
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
-        lost = RankLost(verdict.line)
-        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, account=(lost,), for_ranks=False)
+        account = (RankLost(verdict.line),)
+        why = first.lost if first.process else OfRank(first.rank.number, first.lost)
+        worst[None] = replace(
+            known, label=None, outcome=Outcome.NOT_MEASURED, account=account, reason=why, for_ranks=False
+        )
     elif verdict.outcome == "failed" and not any(result.outcome.is_failure for result in worst.values()):
         # A rank failed before it measured, or after.
         reported = ReportedByPytest(verdict.line)
