@@ -169,6 +169,29 @@ def test_it(torchprof):
     assert "test_it.py:" in row
 
 
+SEVERAL = """
+def broken(x):
+    x = torch.sin(x)
+    torch._dynamo.graph_break()
+    return torch.cos(x) + torch.exp(x)
+
+@pytest.mark.torchprof(device="cpu", min_kernels=50, max_compile_time=1e-6, fused=["sin", "cos"], max_graph_breaks=0)
+def test_it(torchprof):
+    torchprof(torch.compile(broken, backend="eager"), torch.ones(8))
+"""
+
+
+def test_of_several_limits_the_one_whose_cause_is_known_comes_first(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run_tests(SEVERAL, in_process=False).outlines
+    (said,) = in_full(lines).values()
+    assert said.startswith("max_graph_breaks=0: 1 graph break; test_it.py:")
+    assert said.endswith("; also: min_kernels, max_compile_time, fused")
+    remedies = [line.split(":")[1].strip() for line in lines if line.startswith("  do: ")]
+    assert remedies[0] == "for max_graph_breaks"
+    assert "      and 2 more: pytest -vv" in lines
+
+
 def test_a_limit_of_one_measurement_is_not_said_of_another(run_tests, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     source = """

@@ -326,6 +326,9 @@ def _what_to_do(
     came = first_come([line for line in moved_lines(others) if line.about == "came"])
     remedies = remedies_of(verdicts, failure.why, came=came)
     left = 0 if caps.remedies is None or len(remedies) <= caps.remedies + 1 else len(remedies) - caps.remedies
+    if left:
+        known_first = sorted(verdicts, key=lambda verdict: not verdict.has_known_cause)
+        remedies = remedies_of(known_first, failure.why, came=came)
     # A line would only say that there is one more.
     shown = remedies[: len(remedies) - left]
     more = [*_actions(failure.unlocated), *_about_not_measured(verdicts)]
