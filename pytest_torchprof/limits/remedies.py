@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.findings.catalogue.syncs import ImplicitSync
-from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine
+from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, RecompileLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.own_code import is_installed
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
@@ -28,7 +28,11 @@ _HIDDEN: Final = (
     "it is meant to be exposed"
 )
 _NEED_NOT_FUSE: Final = "or drop from the limit the operators that need not be fused"
-_OWN_BREAKS: Final = "with own= only graph breaks in packages of yours count"
+_OWN: Final[Mapping[str, str]] = {
+    "max_graph_breaks": "; with own= only graph breaks in packages of yours count",
+    "max_recompiles": "; with own= only recompiles in packages of yours count",
+}
+"""By the limit, what to do where it counts code that others wrote."""
 _BREAKS: Final[Mapping[str, str]] = {
     "Data-dependent branching": (
         "write the branch as torch.where or torch.cond, or move it out of the compiled function"
@@ -109,12 +113,11 @@ REMEDIES: Final[Mapping[str, str]] = {
         "whose ranks are meant to be alike"
     ),
     "max_graph_breaks": (
-        "change the code at these lines so that torch.compile can trace it, or move it out of the compiled function; "
-        f"{_OWN_BREAKS}"
+        "change the code at these lines so that torch.compile can trace it, or move it out of the compiled function"
     ),
     "max_recompiles": (
         "keep the same from call to call what the guards ask for, or have it compiled as dynamic (dynamic=True, "
-        "mark_dynamic); with own= only recompiles in packages of yours count"
+        "mark_dynamic)"
     ),
     "max_fallbacks": "call operators that Inductor compiles in place of these, or raise the limit if they are intended",
     "max_compile_time": (
@@ -186,7 +189,8 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
         remedy = REMEDIES.get(verdict.limit, _OF_ANY)
         if came and remedy is _FEWER:
             return [(verdict.name, _FEWER_OF.format(what=came, limit="the limit"))]
-        return [(verdict.name, _about_break(verdict, why) or f"{_where(verdict)}{remedy}{_called_by(verdict)}")]
+        remedy = _about_break(verdict, why) or f"{_where(verdict)}{remedy}{_called_by(verdict)}"
+        return [(verdict.name, f"{remedy}{_own(verdict)}")]
     meant = f"; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else ""
     # The first of what is shown may be of another kind, such as a wait that the code asks for by its name.
     where = _where(verdict) if finding.source is None else f"at {finding.source}: "
@@ -213,9 +217,7 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
         if len(kinds) != 1 or not (kind := kinds.pop()):
             return ""
         where = breaks[0].file_line if len(breaks) == 1 else "these lines"
-        others = any(fact.file is None or is_installed(fact.file) for fact in breaks)
-        own = f"; {_OWN_BREAKS}" if others else ""
-        return f"at {where}: {kind}{own}"
+        return f"at {where}: {kind}"
     causes = why(verdict.limit) if verdict.limit == "fused" else ()
     broke = next((finding for finding in causes if isinstance(finding, GraphBroke)), None)
     if broke is None or broke.source is None:
@@ -223,6 +225,13 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
     kind = f" ({how})" if (how := _kind_of_break(broke.first)) else ""
     which = "the graph break" if broke.count == 1 else f"{broke.count} graph breaks, first the one"
     return f"take out {which} at {broke.source}{kind}, so that torch.compile sees them in one graph; {_NEED_NOT_FUSE}"
+
+
+def _own(verdict: Verdict) -> str:
+    """Return how the code of others is left out, where some of what was counted lies in an installed package."""
+    # Of events in no known file own= leaves out none.
+    files = [fact.file for fact in verdict.evidence if isinstance(fact, GraphBreakLine | RecompileLine)]
+    return _OWN.get(verdict.limit, "") if any(file is not None and is_installed(file) for file in files) else ""
 
 
 def _kind_of_break(why: str) -> str:
