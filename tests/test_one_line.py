@@ -345,6 +345,27 @@ def test_a_limit_of_the_marker_lies_at_the_test_where_pytest_prints_places_alone
     assert line.startswith(f"{pytester.path / 'test_it.py'}:")
 
 
+@pytest.mark.parametrize("style", ["line", "native", "short", "long"])
+@pytest.mark.parametrize("columns", [40, 80])
+def test_what_a_body_misses_fits_the_terminal_in_each_style_of_tracebacks(run_tests, monkeypatch, style, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    source = """
+@cpu
+def test_it(torchprof):
+    seen = torchprof(torch.sin, x)
+    seen.expect(max_kernels=0, forbid_ops="sin", fused=["sin", "cos"])
+"""
+    lines = run_tests(source, f"--tb={style}", "-W", "ignore", in_process=False).outlines
+    begin = next(at for at, line in enumerate(lines) if "LimitsMissed:" in line)
+    end = next(at for at, line in enumerate(lines) if "- torchprof" in line)
+    ours = lines[begin:end]
+    assert any(line.endswith(" max_kernels=0") or " max_kernels=0 " in line for line in ours)
+    # pytest writes the place of an error in one line, however long: editors read it.
+    assert [
+        line for line in ours if len(line) > columns and "test_it.py:9: max_kernels=0: 1 kernel; " not in line
+    ] == []
+
+
 def test_many_cut_lines_are_counted(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     source = """

@@ -84,9 +84,7 @@ def error_for(
 def _in_columns(
     failed: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen, most: int
 ) -> str:
-    # Who judges outside of a measured test does not know of any terminal.
-    room = Screen.of_columns(most) if screen.columns is None else screen.beside(screen.columns - most)
-    return failure_text(failed, failure, others, room)
+    return failure_text(failed, failure, others, screen.of_width(most))
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
