@@ -54,6 +54,7 @@ KNOWN = {
     "recording/events.py": (COLUMNS, "gpu part"),
     "recording/reader.py": (COLUMNS, "columns"),
     "testing/conclusion.py": (AN_ERROR, "error"),
+    "testing/ending.py": (AN_ERROR, "error"),
     "testing/judgement.py": (AN_ERROR, "error"),
     "testing/pytest_report.py": (f"{A_REPORT}, and the error in it", "problem report"),
     "testing/rank_ends.py": (A_REPORT, "report"),
