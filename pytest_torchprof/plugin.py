@@ -112,6 +112,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "torchprof(max_kernels=..., kernels=[...], max_graph_breaks=..., ...): profile the test and check what the GPU "
         f"did; `torchprof explain KEYWORD` says more of each{keywords}",
     )
+    if config.getoption("xmlpath", None) and not is_worker(config):
+        from pytest_torchprof.testing.junit import WholeTexts
+
+        config.pluginmanager.register(WholeTexts(), "torchprof_whole_texts")
 
 
 @pytest.hookimpl(tryfirst=True)

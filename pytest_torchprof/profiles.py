@@ -25,6 +25,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.names_asked import NoRangeInSteps
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import GpuWasMeasured, NothingWasRun, RecordedElsewhere
+from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import path_given, read
 from pytest_torchprof.text import printable_line
@@ -91,6 +92,10 @@ class _View(Struct, frozen=True, kw_only=True, eq=False):
     rules: tuple[Rule, ...] | None = None
     own_kernels: OwnKernels = NOTHING_DECLARED
     explainer: Explainer | None = None
+
+
+def _noted(profile: Profile, _: str, problem: TorchprofError) -> TorchprofError:
+    return profile.launching.refusal(problem)
 
 
 class Profile(Analysis):
@@ -257,6 +262,7 @@ class Profile(Analysis):
             return analysis_tables.reason_in_notebook(str(not_measured(self.launching.hidden)))
         return analysis_tables.in_notebook(self._open())
 
+    @refusing_wrong_calls("expect()", _noted)
     def expect(self, **limits: Unpack[LimitsOfProfile]) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
         from pytest_torchprof import limits as of_tests  # noqa: PLC0415 - only who asks pays

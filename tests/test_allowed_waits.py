@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from builder import AUTOGRAD, TraceBuilder
 from facts import why_not
@@ -95,6 +97,55 @@ def test_a_fourth_wait_of_another_origin_fails_and_is_named_first(profile):
     assert "max_syncs=0 4 blocking calls, 3 allowed 1 x cudaStreamSynchronize 20.0 us" in text
     assert text.index("train.py:3 in log") < text.index("allowed: aten::nonzero")
     profile(builder).expect(max_syncs=1, allow_syncs=ALL)
+
+
+def to_do(text):
+    """Return what is to be done, without the words for waits that are meant."""
+    return text.partition(" do: ")[2].rpartition("; ")[0]
+
+
+def test_what_to_do_about_a_wait_that_the_code_asks_for_is_to_leave_it_out(profile):
+    builder = TraceBuilder()
+    builder.own(steps=1, lines=True)
+    builder.step(0, 0, 900)
+    builder.launched("k", 10)
+    wait(builder, 100, "train.py(3): log", op=None)
+    builder.sync(300, 5)
+    remedy = to_do(missed(profile(builder), max_syncs=0))
+    assert ".item()" in remedy, "where no operators are recorded, one may have called the first"
+    builder.op("aten::item", 500, 30)
+    builder.sync(505, 1, what="stream sync")
+    remedy = to_do(missed(profile(builder), max_syncs=0))
+    asked, of_operator = remedy.split("; ")
+    assert asked.startswith("at train.py:3: ")
+    (implicit,) = [own for own in profile(builder).why_missed("max_syncs") if own.code == "implicit-sync"]
+    assert ".item()" not in asked
+    assert [implicit.remedy in about for about in (asked, of_operator)] == [False, True]
+
+
+SHARED = Path(__file__).parents[2] / "shared" / "traces"
+ASKS, READS = "moca/library/profiling/profile.py:34", "transformers/modeling_attn_mask_utils.py:429"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
+@pytest.mark.parametrize(
+    ("name", "first", "then"), [("h100_bert_small", READS, ASKS), ("mi300x_bert_small", ASKS, READS)]
+)
+def test_what_to_do_is_said_of_each_kind_of_wait_at_its_own_line(name, first, then):
+    bert = load(SHARED / f"{name}.json.gz")
+    about_first, about_then = to_do(missed(bert, max_syncs=0)).split("; ")
+    assert first in about_first
+    assert then in about_then
+    (implicit,) = [own for own in bert.why_missed("max_syncs") if own.code == "implicit-sync"]
+    assert [implicit.remedy in about for about in (about_first, about_then)] == [first == READS, then == READS]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared recordings are not here")
+def test_a_wait_that_is_allowed_is_neither_the_cause_nor_to_be_changed():
+    text = missed(load(SHARED / "h100_bert_small.json.gz"), max_syncs=0, allow_syncs="aten::is_nonzero")
+    assert ASKS in to_do(text)
+    assert READS not in to_do(text)
+    assert "implicit-sync" not in text
 
 
 def test_the_worst_step_is_the_one_with_most_that_are_not_allowed(profile):

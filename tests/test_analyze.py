@@ -299,6 +299,20 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tm
     assert "the whole trace is one" in capsys.readouterr().err
 
 
+def test_a_name_that_is_cut_has_no_dot_of_its_own_at_the_cut(tmp_path, capsys, monkeypatch):
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    builder.annotation("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v.w.x.y.z.0.1.2.3.4.5.6.7.8.9", 5, 100)
+    builder.launched("kernel", 10)
+    path = str(builder.write(tmp_path / "t.json"))
+    for columns in (60, 61, 62, 63, 64):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["analyze", path, "--by", "range"]) == 0
+        shown = capsys.readouterr().out
+        assert "..." in shown
+        assert "...." not in shown
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80])
 @pytest.mark.parametrize(
     "command",

@@ -60,6 +60,12 @@ REFUSED = {
     "limits in advance": "torchprof.limits(max_kernls=0)",
     "limits of a block": "torchprof.measure('it', max_kernls=0).__enter__()",
     "a block without a name": "torchprof.measure('', max_kernels=0)",
+    "no recording": "torchprof.adopt(3)",
+    "no function": "torchprof()",
+    "no name": "torchprof.measure()",
+    "a limit without a name": "torchprof.limits(3)",
+    "a limit of a profile without a name": "profile.expect(3)",
+    "a keyword and no recording": "torchprof.adopt(step='forward')",
     "a pattern": "profile.kernels.matching(7)",
     "a range": "profile.range(7)",
 }
@@ -70,6 +76,41 @@ def test_what_was_refused_and_was_caught_fails_the_test(run_tests, asked):
     result = run_tests(TEST.format(catching=CATCHING["suppress"], question=asked), "-vv")
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["*not measured*", "test_it*::test_it* error"])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *REFUSED.values(),
+        "with torchprof.measure('it') as m: list(m.steps(3))",
+        "torchprof.measure('it', 'there')",
+        "torchprof(torch.sin, x).expect(0)",
+    ],
+)
+def test_what_was_refused_is_no_failure_that_was_expected(run_tests, asked):
+    source = f"""
+@pytest.mark.xfail(reason="known")
+@cpu
+def test_it(torchprof):
+    profile = torchprof(torch.sin, x)
+    {asked}
+"""
+    result = run_tests(source, "-vv")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["test_it*::test_it* error"])
+
+
+def test_a_type_error_of_the_measured_code_stays_what_it_is(run_tests):
+    source = """
+def takes_one(x):
+    pass
+
+@pytest.mark.xfail(raises=TypeError, strict=True)
+@cpu
+def test_it(torchprof):
+    torchprof(takes_one)
+"""
+    run_tests(source).assert_outcomes(xfailed=1)
 
 
 SKIPPING = """

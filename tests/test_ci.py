@@ -570,6 +570,49 @@ def test_junit_holds_the_whole_text_also_when_the_terminal_is_quiet(run_tests, p
     )
 
 
+NARROW = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_marker(torchprof):
+    torchprof(torch.nn.functional.layer_norm, torch.ones(8, 8), (8,))
+
+@cpu
+def test_body(torchprof):
+    torchprof(torch.nn.functional.layer_norm, torch.ones(8, 8), (8,)).expect(max_kernels=0)
+
+@pytest.mark.xfail(reason="known")
+@pytest.mark.torchprof(device="cpu", max_kernels=0, max_syncs=0)
+def test_expected(torchprof):
+    torchprof(torch.sin, x)
+
+def test_own():
+    assert False
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-q",), ("-n1",)], ids=["plain", "quiet", "xdist"])
+def test_however_narrow_the_terminal_junit_holds_the_text_as_a_wide_one_shows_it(
+    run_tests, pytester, monkeypatch, words
+):
+    if "-n1" in words:
+        pytest.importorskip("xdist")
+    told = {}
+    for columns in (40, 1000):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        result = run_tests(NARROW, f"--junitxml={columns}.xml", "-p", "no:cacheprovider", *words, in_process=False)
+        told[columns] = junit_failures(pytester.path / f"{columns}.xml")
+        rows = [line for line in result.outlines if "1 x normalization" in line]
+        assert all(len(line) <= columns for line in rows), "the terminal has what it has room for"
+    narrow, wide = (
+        {name: re.sub(r" *[\d.]+ (?:[um]?s|%) *|0x\w+", "T", text) for name, text in told[columns].items()}
+        for columns in (40, 1000)
+    )
+    assert narrow.keys() == wide.keys() == {"test_marker", "test_body", "test_expected", "test_own"}
+    assert {name: narrow[name] for name in ("test_marker", "test_body")} == {
+        name: wide[name] for name in ("test_marker", "test_body")
+    }
+    assert "aten::native_layer_norm" in narrow["test_marker"]
+
+
 def test_quietly_the_line_of_a_graph_break_and_the_kernels_that_are_too_many_are_named(run_tests, pytester):
     pytester.makepyfile(outside_model=MODEL)
     pytester.syspathinsert()

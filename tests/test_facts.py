@@ -71,6 +71,7 @@ FOREIGN = {
     "limits/compile_limits.py": ("names of torch's ranges", "_in_compiled_code"),
     "limits/written.py": ("what users write as a limit", "read_limit_texts _read_value"),
     "reasons/articles.py": ("what stands for a field in an example", "_in_a_cell"),
+    "reasons/wrong_calls.py": ("Python's messages", "call"),
     "recording/oddities.py": ("bytes of recordings", "repairs _thorough"),
     "recording/reader.py": ("msgspec's messages", "_uncut"),
     "recording/text.py": ("bytes of recordings", "head is_perfetto"),

@@ -169,6 +169,29 @@ def test_it(torchprof):
     assert "test_it.py:" in row
 
 
+SEVERAL = """
+def broken(x):
+    x = torch.sin(x)
+    torch._dynamo.graph_break()
+    return torch.cos(x) + torch.exp(x)
+
+@pytest.mark.torchprof(device="cpu", min_kernels=50, max_compile_time=1e-6, fused=["sin", "cos"], max_graph_breaks=0)
+def test_it(torchprof):
+    torchprof(torch.compile(broken, backend="eager"), torch.ones(8))
+"""
+
+
+def test_of_several_limits_the_one_whose_cause_is_known_comes_first(run_tests, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run_tests(SEVERAL, in_process=False).outlines
+    (said,) = in_full(lines).values()
+    assert said.startswith("max_graph_breaks=0: 1 graph break; test_it.py:")
+    assert said.endswith("; also: min_kernels, max_compile_time, fused")
+    remedies = [line.split(":")[1].strip() for line in lines if line.startswith("  do: ")]
+    assert remedies[0] == "for max_graph_breaks"
+    assert "      and 2 more: pytest -vv" in lines
+
+
 def test_a_limit_of_one_measurement_is_not_said_of_another(run_tests, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     source = """
@@ -320,6 +343,27 @@ def test_a_limit_of_the_marker_lies_at_the_test_where_pytest_prints_places_alone
     ).outlines
     (line,) = [line for line in lines if ": max_kernels=0: " in line and not line.startswith("FAILED")]
     assert line.startswith(f"{pytester.path / 'test_it.py'}:")
+
+
+@pytest.mark.parametrize("style", ["line", "native", "short", "long"])
+@pytest.mark.parametrize("columns", [40, 80])
+def test_what_a_body_misses_fits_the_terminal_in_each_style_of_tracebacks(run_tests, monkeypatch, style, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    source = """
+@cpu
+def test_it(torchprof):
+    seen = torchprof(torch.sin, x)
+    seen.expect(max_kernels=0, forbid_ops="sin", fused=["sin", "cos"])
+"""
+    lines = run_tests(source, f"--tb={style}", "-W", "ignore", in_process=False).outlines
+    begin = next(at for at, line in enumerate(lines) if "LimitsMissed:" in line)
+    end = next(at for at, line in enumerate(lines) if "- torchprof" in line)
+    ours = lines[begin:end]
+    assert any(line.endswith(" max_kernels=0") or " max_kernels=0 " in line for line in ours)
+    # pytest writes the place of an error in one line, however long: editors read it.
+    assert [
+        line for line in ours if len(line) > columns and "test_it.py:9: max_kernels=0: 1 kernel; " not in line
+    ] == []
 
 
 def test_many_cut_lines_are_counted(run_tests, monkeypatch):

@@ -79,6 +79,7 @@ def in_loop(body):
 
 FINALIZED = "class Final:\n        def __del__(self): {body}\n    Final()"
 MISSED, UNMEASURED = "profile.expect(max_kernels=0)", "profile.expect(max_syncs=0)"
+FORBIDDEN = "profile.expect(forbid_ops='sin')"
 OUTCOMES = {
     "a limit is missed": (of_test(MISSED), "failed"),
     "a limit cannot be measured": (of_test(UNMEASURED), "not measured"),
@@ -118,6 +119,14 @@ OUTCOMES = {
     ),
     "a wrong call, where the test is marked xfail": (
         of_test("torchprof('sin')", "torchprof").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "error",
+    ),
+    "nothing is given, where the test is marked xfail": (
+        of_test("torchprof()", "torchprof").replace("@cpu", "@pytest.mark.xfail\n@cpu"),
+        "error",
+    ),
+    "nothing can be adopted": (
+        of_test("with pytest.raises(Exception):\n        torchprof.adopt(3)", "torchprof"),
         "error",
     ),
     "the word is no limit, where the test is marked xfail": (
@@ -163,6 +172,16 @@ OUTCOMES = {
     "a limit cannot be measured in a thread": (of_test(f"in_thread(lambda: {UNMEASURED})"), "not measured"),
     "a thread measures and misses": (
         of_test(f"in_thread(lambda: torchprof(torch.sin, x).{MISSED[8:]})", "torchprof"),
+        "failed",
+    ),
+    "a thread misses after another could not be measured": (
+        of_test(f"in_thread(lambda: {UNMEASURED})\n    in_thread(lambda: {MISSED})"),
+        "failed",
+    ),
+    "a finalizer misses after a thread could not be measured, where the test is marked xfail": (
+        of_test(f"in_thread(lambda: {UNMEASURED})\n    {FINALIZED.format(body=MISSED)}").replace(
+            "@cpu", "@pytest.mark.xfail\n@cpu"
+        ),
         "failed",
     ),
     "nobody asks an executor": (
@@ -301,6 +320,17 @@ def test_an_error_of_the_tests_own_after_a_miss_that_was_lost_is_reported_once(r
     result.assert_outcomes(failed=1)
 
 
+@pytest.mark.parametrize("later", ["in_thread(lambda: {})", FINALIZED.format(body="{}")], ids=["thread", "finalizer"])
+def test_all_that_was_lost_is_named_first_what_is_missed(run_tests, pytester, later):
+    body = f"in_thread(lambda: {UNMEASURED})\n    {later.format(MISSED)}\n    in_thread(lambda: {FORBIDDEN})"
+    run_tests(of_test(body), "-W", "ignore", "--junitxml=junit.xml")
+    (failure,) = ET.parse(pytester.path / "junit.xml").iter("failure")
+    named = re.findall(r"(max_kernels|max_syncs|forbid_ops)=", failure.get("message"))
+    assert named[-1] == "max_syncs"
+    assert sorted(named) == ["forbid_ops", "max_kernels", "max_syncs"]
+    assert all(f"  {limit}=" in failure.text for limit in named)
+
+
 def _check(result, folder, capsys, outcome):
     counts = result.parseoutcomes()
     assert counts.keys() & COUNTED.get(outcome, {outcome}), counts
@@ -359,7 +389,7 @@ def test_an_annotation_lies_at_the_line_that_expects(run_tests, pytester, monkey
     assert f"line={lines.index('    profile.expect(max_kernels=0)') + 1}," in annotation
 
 
-UNMEASURED = """
+NEVER_MEASURED = """
 import pytest, torch
 
 @pytest.fixture
@@ -392,7 +422,7 @@ def test_unmarked(torchprof):
 
 
 def test_a_marked_test_that_raised_before_it_measured_has_a_row_as_pytest_counts_it(pytester):
-    pytester.makepyfile(test_it=UNMEASURED)
+    pytester.makepyfile(test_it=NEVER_MEASURED)
     result = pytester.runpytest("--torchprof-report=r.json")
     result.assert_outcomes(failed=3, errors=1, skipped=1)
     results = json.loads((pytester.path / "r.json").read_text())["results"]

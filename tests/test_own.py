@@ -99,6 +99,22 @@ def test_a_break_without_a_file_counts(recorded, package):
     assert "1 graph break" in kept(recorded(None), "ours")
 
 
+@pytest.mark.parametrize("kind", ["breaks", "recompiles"])
+def test_what_to_do_names_own_only_where_the_code_of_others_was_counted(recorded, tmp_path, kind):
+    limit = {"max_graph_breaks": 0} if kind == "breaks" else {"max_recompiles": 0}
+
+    def names_it(*files):
+        with pytest.raises(LimitsMissed) as missed:
+            (recorded(*files) if kind == "breaks" else recorded(recompiles=files)).expect(**limit)
+        (remedy,) = [line for line in str(missed.value).splitlines() if line.startswith("  do: ")]
+        return "own=" in remedy
+
+    assert names_it(THEIRS) is True
+    assert names_it(tmp_path / "model.py", THEIRS) is True
+    assert names_it(tmp_path / "model.py") is False
+    assert names_it(None) is False
+
+
 LAYOUTS = {
     "a package": (["ours/__init__.py", "ours/a.py"], "ours", "ours/a.py"),
     "a namespace package": (["ours/a.py"], "ours", "ours/a.py"),

@@ -227,6 +227,19 @@ def show_all(browser: Browser, page: Path, fragment: str, **look: Any) -> None:
     browser.wait("document.querySelector('.timeline').dataset.slices > 0")
 
 
+@pytest.mark.parametrize("width", [641, 700, 768, 900])
+def test_on_a_narrow_window_tables_fit_and_values_stand_one_below_the_other(browser, run_page, pair_page, width):
+    for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
+        show_all(browser, page, fragment, width=width, height=800)
+        assert browser.cut() == []
+        assert browser.sideways() == []
+    # From row to row, also where one has no value.
+    lefts = browser.run("""[...document.querySelector("[id='0/kernels'] tbody").rows]
+      .map((row) => [...row.querySelectorAll("td")].map((cell) => cell.getBoundingClientRect().left))""")
+    assert len(lefts) > 1
+    assert [row for row in lefts if row != lefts[0]] == []
+
+
 @pytest.mark.parametrize("width", [360, 390])
 def test_on_a_phone_nothing_of_a_run_or_of_two_recordings_is_cut(browser, run_page, pair_page, width):
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):

@@ -69,6 +69,7 @@ KNOWN = {
     "recording/reader.py": (COLUMNS, "columns"),
     "testing/body.py": ("unittest's, where it looks up a coroutine method", "original.__self__"),
     "testing/conclusion.py": (AN_ERROR, "error"),
+    "testing/ending.py": (AN_ERROR, "error"),
     "testing/judgement.py": (AN_ERROR, "error"),
     "testing/pytest_report.py": (f"{A_REPORT}, and what lies in it", "crash entries[-1] problem report"),
     "testing/rank_ends.py": (A_REPORT, "report"),

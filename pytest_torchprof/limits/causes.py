@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.findings.catalogue.syncs import ImplicitSync
 from pytest_torchprof.findings.finding import WHICH_KERNELS, WHICH_OPERATORS
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names import decode
@@ -25,6 +26,9 @@ def causes_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list
     each finding stays.
     """
     findings = why(verdict.limit)
+    if verdict.limit == "max_syncs" and verdict.rows:
+        waited = {op for row in verdict.rows if not row.also_ran for op in row.ops}
+        return [own for own in findings if not isinstance(own, ImplicitSync) or not waited.isdisjoint(own.ops)]
     if verdict.limit not in _BY_NAME:
         return [*findings]
     asked = {bare(op) for fact in verdict.seen if isinstance(fact, CarriedByNone) for op in fact.operators}

@@ -84,9 +84,7 @@ def error_for(
 def _in_columns(
     failed: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen, most: int
 ) -> str:
-    # Who judges outside of a measured test does not know of any terminal.
-    room = Screen.of_columns(most) if screen.columns is None else screen.beside(screen.columns - most)
-    return failure_text(failed, failure, others, room)
+    return failure_text(failed, failure, others, screen.of_width(most))
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
@@ -326,6 +324,9 @@ def _what_to_do(
     came = first_come([line for line in moved_lines(others) if line.about == "came"])
     remedies = remedies_of(verdicts, failure.why, came=came)
     left = 0 if caps.remedies is None or len(remedies) <= caps.remedies + 1 else len(remedies) - caps.remedies
+    if left:
+        known_first = sorted(verdicts, key=lambda verdict: not verdict.has_known_cause)
+        remedies = remedies_of(known_first, failure.why, came=came)
     # A line would only say that there is one more.
     shown = remedies[: len(remedies) - left]
     more = [*_actions(failure.unlocated), *_about_not_measured(verdicts)]

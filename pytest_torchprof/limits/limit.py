@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
-from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
+from pytest_torchprof.limits.evidence import AnyEvidence, FindingLine, WorkRow
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as above
 from pytest_torchprof.reasons.errors import UnknownLimit
@@ -169,6 +169,21 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def is_of_several(self) -> bool:
         """Whether some of what it counts is allowed and there are several rows: which one is too many is not known."""
         return self.unit == "count" and bool(self.bound) and sum(not row.also_ran for row in self.rows) > 1
+
+    @property
+    def missed_at(self) -> tuple[str, int] | None:
+        """The file and line by which it was missed; None where that of other work may be the one that is too much."""
+        row = self.culprit
+        if row is None or (self.is_of_several and len({row.line for row in self.rows}) > 1):
+            return self.line
+        return row.line or self.line
+
+    @property
+    def has_known_cause(self) -> bool:
+        """Whether it was missed, and the code by which it was is known."""
+        findings = [fact.finding for fact in self.evidence if isinstance(fact, FindingLine)]
+        located = self.missed_at is not None or any(finding.source is not None for finding in findings)
+        return self.status == MISSED and located
 
 
 class Setting(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from pytest_torchprof.limits.failure_lines import (
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.limit_line import measured_text, says_more
 from pytest_torchprof.limits.screen import fitting
-from pytest_torchprof.text import first_line, path_from_here, reason_line
+from pytest_torchprof.text import first_line, path_from_here, printable, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +62,8 @@ def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) ->
     cause = first_moved(moved)
     if not verdicts:
         return ": ".join(filter(None, [gist(others[0]), cause or others[0].numbers]))
-    verdicts = sorted(verdicts, key=lambda verdict: verdict.status != MISSED)
-    first, *more = verdicts
+    # What came or went against a baseline is the cause of all: then the limits keep their order.
+    first, *more = sorted(verdicts, key=lambda own: (not cause and not own.has_known_cause, own.status != MISSED))
     is_missed = first.status == MISSED
     seen = reason_line(replace(first, in_step=None).text) if is_missed else measured_text(first)
     is_of_break = isinstance(next(iter(first.evidence), None), GraphBreakLine)
@@ -89,7 +89,7 @@ def _brief_cause(verdict: Verdict) -> str:
         return f"; {_rank_of(row, verdict)}{_brief_row(row)}"
     first = next(iter(verdict.evidence), None)
     if isinstance(first, FindingLine):  # Its code precedes it.
-        return f"; {first_line(first.finding.message)}"
+        return f"; {printable(first_line(first.finding.message_with_place))}"
     # What usually is the cause fills a paragraph.
     return (
         ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.findings.catalogue.syncs import ImplicitSync
-from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine
+from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, RecompileLine, WorkRow
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.own_code import is_installed
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
@@ -28,7 +28,18 @@ _HIDDEN: Final = (
     "it is meant to be exposed"
 )
 _NEED_NOT_FUSE: Final = "or drop from the limit the operators that need not be fused"
-_OWN_BREAKS: Final = "with own= only graph breaks in packages of yours count"
+_OWN: Final[Mapping[str, str]] = {
+    "max_graph_breaks": "; with own= only graph breaks in packages of yours count",
+    "max_recompiles": "; with own= only recompiles in packages of yours count",
+}
+"""By the limit, what to do where it counts code that others wrote."""
+_READ_NONE: Final = (
+    "read no values from the GPU within the steps (.item(), .tolist(), .cpu(), an `if` on a tensor), or read them once "
+    "at the end"
+)
+_NOT_ASKED: Final = "leave out the synchronization that the code asks for, or do it once after the steps"
+_NOT_FREED: Final = "let torch keep its memory (no torch.cuda.empty_cache() within the steps)"
+_MEANT_WAITS: Final = "waits that are meant go into allow_syncs"
 _BREAKS: Final[Mapping[str, str]] = {
     "Data-dependent branching": (
         "write the branch as torch.where or torch.cond, or move it out of the compiled function"
@@ -50,10 +61,7 @@ REMEDIES: Final[Mapping[str, str]] = {
         "do not fill memory that is written anyway (torch.empty instead of torch.zeros), or raise the limit if the new "
         "number is intended"
     ),
-    "max_syncs": (
-        "read no values from the GPU within the steps (.item(), .tolist(), .cpu(), an `if` on a tensor), or read them "
-        "once at the end; waits that are meant go into allow_syncs"
-    ),
+    "max_syncs": f"{_READ_NONE}; {_MEANT_WAITS}",
     "max_gpu_time": (
         "make the longest of them faster (smaller types, other sizes, fusion), or raise the limit if the new time is "
         "intended"
@@ -109,12 +117,11 @@ REMEDIES: Final[Mapping[str, str]] = {
         "whose ranks are meant to be alike"
     ),
     "max_graph_breaks": (
-        "change the code at these lines so that torch.compile can trace it, or move it out of the compiled function; "
-        f"{_OWN_BREAKS}"
+        "change the code at these lines so that torch.compile can trace it, or move it out of the compiled function"
     ),
     "max_recompiles": (
         "keep the same from call to call what the guards ask for, or have it compiled as dynamic (dynamic=True, "
-        "mark_dynamic); with own= only recompiles in packages of yours count"
+        "mark_dynamic)"
     ),
     "max_fallbacks": "call operators that Inductor compiles in place of these, or raise the limit if they are intended",
     "max_compile_time": (
@@ -135,7 +142,6 @@ _TELLING: Final[Mapping[str, frozenset[str]]] = {
     "max_syncs": frozenset({"implicit-sync"}),
 }
 """By the limit, findings with a better remedy: what the compiler left out, which code made the CPU wait."""
-_MEANT: Final = {"max_syncs": "waits that are meant go into allow_syncs"}
 _AT_ITS_LINES: Final = frozenset(
     {"forbid_kernels", "forbid_ops", "only_kernels", "max_memcpys", "max_memsets", "max_syncs"}
 )
@@ -181,21 +187,56 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
     findings = [fact.finding for fact in verdict.evidence if isinstance(fact, FindingLine)]
     if remedies := [(finding.code, finding.remedy) for finding in findings if finding.remedy]:
         return remedies
+    if verdict.limit == "max_syncs":
+        return [(verdict.name, _about_waits(verdict, why))]
     finding = telling_of(verdict, why)
     if finding is None:
         remedy = REMEDIES.get(verdict.limit, _OF_ANY)
         if came and remedy is _FEWER:
             return [(verdict.name, _FEWER_OF.format(what=came, limit="the limit"))]
-        return [(verdict.name, _about_break(verdict, why) or f"{_where(verdict)}{remedy}{_called_by(verdict)}")]
-    meant = f"; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else ""
-    # The first of what is shown may be of another kind, such as a wait that the code asks for by its name.
-    where = _where(verdict) if finding.source is None else f"at {printable(finding.source)}: "
-    return [(verdict.name, f"{where}{finding.remedy}{meant}")]
+        remedy = _about_break(verdict, why) or f"{_where(verdict, verdict.rows)}{remedy}{_called_by(verdict)}"
+        return [(verdict.name, f"{remedy}{_own(verdict)}")]
+    return [(verdict.name, f"{_where_of(finding)}{finding.remedy}")]
 
 
-def _where(verdict: Verdict) -> str:
+def _about_waits(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> str:
+    """Return what to do about the waits by which a limit was missed, of each kind at its line: the longest first."""
+    operators_known = any(row.ops for row in verdict.rows)
+    kinds: dict[str, list[WorkRow]] = {}
+    for row in verdict.rows:
+        if not row.also_ran:
+            kinds.setdefault(_of_call(row, operators_known=operators_known), []).append(row)
+    remedies = [
+        f"{_where(verdict, rows)}{remedy}" if remedy else _of_operators(verdict, rows, why)
+        for remedy, rows in kinds.items()
+    ]
+    return "; ".join([*(remedies or [_READ_NONE]), _MEANT_WAITS])
+
+
+def _of_call(row: WorkRow, *, operators_known: bool) -> str:
+    """Return what to do about a wait that its own name explains; empty for one of an operator, or of a copy."""
+    if "Free" in row.name:
+        return _NOT_FREED
+    # Operators wait for streams alone: where none are recorded, one may have called it.
+    asked = "Synchronize" in row.name and not row.ops and (operators_known or "Stream" not in row.name)
+    return _NOT_ASKED if asked else ""
+
+
+def _of_operators(verdict: Verdict, rows: Sequence[WorkRow], why: Callable[[str], Sequence[Finding]]) -> str:
+    finding = telling_of(verdict, why)
+    if finding is None:
+        return f"{_where(verdict, rows)}{_READ_NONE}"
+    # The first of the rows may be of another kind than what the finding is about.
+    return f"{_where_of(finding) or _where(verdict, rows)}{finding.remedy}"
+
+
+def _where_of(finding: Finding) -> str:
+    return "" if finding.source is None else f"at {printable(finding.source)}: "
+
+
+def _where(verdict: Verdict, shown: Iterable[WorkRow]) -> str:
     """Return the lines to change, where all work that is shown is what must not run; else an empty text."""
-    rows = [row for row in verdict.rows if not row.also_ran and row.line is not None]
+    rows = [row for row in shown if not row.also_ran and row.line is not None]
     if verdict.limit not in _AT_ITS_LINES or not rows:
         return ""
     # The line that the short summary has, too.
@@ -214,9 +255,7 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
             return ""
         places = {fact.file_line for fact in breaks}
         where = "these lines" if len(places) != 1 else printable(places.pop() or "the break")
-        others = any(fact.file is None or is_installed(fact.file) for fact in breaks)
-        own = f"; {_OWN_BREAKS}" if others else ""
-        return f"at {where}: {kind}{own}"
+        return f"at {where}: {kind}"
     causes = why(verdict.limit) if verdict.limit == "fused" else ()
     broke = next((finding for finding in causes if isinstance(finding, GraphBroke)), None)
     if broke is None or broke.source is None:
@@ -225,6 +264,13 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
     which = "the graph break" if broke.count == 1 else f"{broke.count} graph breaks, first the one"
     at = printable(broke.source)
     return f"take out {which} at {at}{kind}, so that torch.compile sees them in one graph; {_NEED_NOT_FUSE}"
+
+
+def _own(verdict: Verdict) -> str:
+    """Return how the code of others is left out, where some of what was counted lies in an installed package."""
+    # Of events in no known file own= leaves out none.
+    files = [fact.file for fact in verdict.evidence if isinstance(fact, GraphBreakLine | RecompileLine)]
+    return _OWN.get(verdict.limit, "") if any(file is not None and is_installed(file) for file in files) else ""
 
 
 def _kind_of_break(why: str) -> str:
@@ -253,10 +299,13 @@ def telling_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> Fin
 
 
 def _tells(finding: Finding, verdict: Verdict) -> bool:
-    """Return whether a finding explains most of what was seen; for waits, half of their time is enough."""
-    if not isinstance(finding, ImplicitSync):
+    """Return whether a finding explains most of what was seen; for waits of operators, half of their time is enough."""
+    if not isinstance(finding, ImplicitSync) or not verdict.rows:
         return True
-    return 2 * finding.time_us >= sum(row.time_us or 0.0 for row in verdict.rows)
+    rows = [row for row in verdict.rows if not row.also_ran and row.ops]
+    # An operator whose waits are allowed is no longer to be changed.
+    is_seen = any(next(iter(finding.ops)) in row.ops for row in rows)
+    return is_seen and 2 * finding.time_us >= sum(row.time_us or 0.0 for row in rows)
 
 
 def _nothing_compiled(fact: object) -> bool:

@@ -48,9 +48,13 @@ class Screen(Struct, frozen=True, kw_only=True):
         """Return the room that is left where so many columns are taken."""
         if self.columns is None:
             return self
-        return replace(
-            self, width=max(self.width - taken, _NARROWEST - taken), columns=max(self.columns - taken, taken)
-        )
+        width = min(max(self.width, _NARROWEST) - taken, _WIDEST)
+        return replace(self, width=width, columns=max(self.columns - taken, taken))
+
+    def of_width(self, columns: int) -> Screen:
+        """Return the room where there are so many columns."""
+        # Who judges outside of a measured test does not know of any terminal.
+        return Screen.of_columns(columns) if self.columns is None else self.beside(self.columns - columns)
 
     def broken_places(self, line: str, most: int | None) -> list[str]:
         """Return places, broken where the columns end; without words in the middle where they take more than ``most``.

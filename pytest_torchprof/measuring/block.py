@@ -13,6 +13,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, StepsLeft, StepsNotStarted
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -81,6 +82,7 @@ class MeasuredBlock(ABC):
         self._entered = True
         return self
 
+    @refusing_wrong_calls("m.steps()", lambda _, __, problem: problem)
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
         if not self._entered:

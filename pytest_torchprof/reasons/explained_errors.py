@@ -64,9 +64,9 @@ ERRORS: Final[Mapping[str, Explained]] = {
     Code.FIXTURE_MISUSE: Explained(
         """
         The `torchprof` fixture was used in a way in which nothing could be measured correctly: one measurement
-        inside another, no function to call, a label twice, no label, `m.steps()` outside its block or twice,
-        `m.profile` before the block's end, the fixture requested with `getfixturevalue()` while the test runs.
-        The text says which, and what to write.
+        inside another, no function to call, a label twice, no label, arguments that a call does not take,
+        `m.steps()` outside its block or twice, `m.profile` before the block's end, the fixture requested with
+        `getfixturevalue()` while the test runs. The text says which, and what to write.
         """,
     ),
     Code.NO_JOB: Explained(

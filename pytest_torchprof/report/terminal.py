@@ -14,6 +14,7 @@ from pytest_torchprof.report.result import NOTHING_COMPARED
 from pytest_torchprof.report.row_columns import Among, terminal_columns
 from pytest_torchprof.text import (
     and_more,
+    around_gap,
     broken,
     cut,
     ending,
@@ -224,7 +225,7 @@ def _shorten_test(test: str, room: int, suffix: str) -> str:
     own = test[: len(test) - len(suffix)]
     label = cut(suffix, max(room - width_of(own), _LEAST_LABEL)) if suffix else ""
     left = room - width_of(label)
-    return f"{own if width_of(own) <= left else f'...{ending(own, left - 3)}'}{label}"
+    return f"{own if width_of(own) <= left else around_gap('', ending(own, left - 3))}{label}"
 
 
 def closing(run: RunResults) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -65,8 +66,8 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     brief: str
     """What does not hold, in a few lines."""
     in_one_line: str
-    below: str
-    """Lines that name the rules of the suite that reach the test, and the recordings that were kept."""
+    below: Kept
+    """The rules of the suite that reach the test, and the recordings that were kept."""
     note: BaselineNote | None
     """The run's note of its baseline; None where it is not compared."""
 
@@ -77,7 +78,8 @@ class Conclusion(Struct, frozen=True, kw_only=True):
 
     def text(self, screen: Screen) -> str:
         """Return what does not hold, at the length that the screen allows."""
-        return labelled(self.label, f"{self.judgement.error(screen)}{self.below}", screen.columns)
+        text = f"{self.judgement.error(screen)}{self.below.lines(screen.columns)}"
+        return labelled(self.label, text, screen.columns)
 
     @property
     def label(self) -> str | None:
@@ -130,9 +132,14 @@ def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed 
     text = "\n\n".join(_failure_texts(failures, screen))
     unmeasured = [failure.problem.reason for failure in failures if isinstance(failure.problem, NotMeasured)]
     error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
+    error.in_columns = partial(_in_columns, failures, screen)
     error.brief = "\n".join(failure.brief for failure in failures)
     error.in_one_line = f"{failures[0].in_one_line}{_also_failing(failures[1:])}"
     return error
+
+
+def _in_columns(failures: Sequence[Conclusion], screen: Screen, most: int) -> str:
+    return "\n\n".join(_failure_texts(failures, screen.of_width(most)))
 
 
 def _also_failing(others: Sequence[Conclusion]) -> str:
@@ -184,7 +191,7 @@ def _conclude_one(
         unanswerable=came.unanswerable,
         brief=labelled(label, (came.problem and came.problem.brief) or "", test.screen.columns),
         in_one_line=labelled(label, (came.problem and came.problem.in_one_line) or ""),
-        below=named.lines(test.screen.columns),
+        below=named,
         note=compared.note,
     )
 

@@ -17,6 +17,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measured_calls import measure_function, measured_calls
 from pytest_torchprof.testing.ranks.place import Ranks
@@ -76,9 +77,15 @@ class Torchprof:
         state = self._run.test.state
         return join(self.device, state, replays=state.options.replay is not None)
 
+    def _misused(self, title: str, problem: TorchprofError) -> TorchprofError:
+        """Return the error of a call that cannot be met; the run knows of it, since the test may catch the error."""
+        self._run.refuse(None, title, problem)
+        return problem
+
     mark = mark
     """A range of the test's or the library's code: ``with torchprof.mark("decode"):``."""
 
+    @refusing_wrong_calls("torchprof()", _misused)
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         """Call ``function`` as often as the measurement takes (3 + 5 times by default) and return its Profile.
 
@@ -88,9 +95,7 @@ class Torchprof:
         if not callable(function):
             given = printable_line(repr(function), 60)
             message = f"torchprof() takes a function and its arguments; got {given}, which cannot be called"
-            problem = TorchprofError(message, Code.FIXTURE_MISUSE)
-            self._run.refuse(None, "torchprof()", problem)
-            raise problem
+            raise self._misused("torchprof()", TorchprofError(message, Code.FIXTURE_MISUSE))
         if (word := next(filter({*MARKER_OPTIONS, *Limits.__annotations__}.__contains__, kwargs), None)) and not _takes(
             function, word
         ):
@@ -98,9 +103,7 @@ class Torchprof:
                 f"torchprof() hands {word}= to the function that it calls, which does not take it: it belongs to the "
                 f"marker, @pytest.mark.torchprof({word}=...)"
             )
-            problem = TorchprofError(message, Code.FIXTURE_MISUSE)
-            self._run.refuse(None, "torchprof()", problem)
-            raise problem
+            raise self._misused("torchprof()", TorchprofError(message, Code.FIXTURE_MISUSE))
         with self._run.taking(self._run.start(None, {})) as asked:
             if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
                 raise self._run.put(asked.refused(reason)).error
@@ -110,6 +113,7 @@ class Torchprof:
             raise measurement.error
         return measurement.profile.with_result(result)
 
+    @refusing_wrong_calls("torchprof.measure()", _misused)
     def measure(self, label: str, **limits: Unpack[Limits]) -> TestBlock:
         """Return a context manager for a block under ``label``; ``limits`` hold for it beside the marker's.
 
@@ -121,12 +125,11 @@ class Torchprof:
         """
         if not isinstance(label, str) or not label:
             message = f"torchprof.measure() takes a label, a text that is not empty; got {label!r}"
-            problem = TorchprofError(message, Code.FIXTURE_MISUSE)
-            self._run.refuse(None, "torchprof.measure()", problem)
-            raise problem
+            raise self._misused("torchprof.measure()", TorchprofError(message, Code.FIXTURE_MISUSE))
         self._run.announce(label)
         return TestBlock(self._run, label, limits)
 
+    @refusing_wrong_calls("torchprof.limits()", _misused)
     def limits(self, **limits: Unpack[Limits]) -> None:
         """Set limits for every later measurement of this test, such as limits that depend on a parameter.
 
@@ -164,6 +167,7 @@ class Torchprof:
         **limits: Unpack[Limits],
     ) -> list[Profile]: ...
 
+    @refusing_wrong_calls("torchprof.adopt()", _misused)  # type: ignore[misc]  # its keywords come through unchanged
     def adopt(
         self,
         produce: Producer,
@@ -192,7 +196,11 @@ class Torchprof:
         """
         from pytest_torchprof.testing.adoption import AdoptionRequest, adopt  # noqa: PLC0415 - only who asks pays
 
-        return adopt(self._run, AdoptionRequest.read(produce, label, step, files, timeout), limits)
+        try:
+            request = AdoptionRequest.read(produce, label, step, files, timeout)
+        except TorchprofError as problem:
+            raise self._misused("torchprof.adopt()", problem) from None
+        return adopt(self._run, request, limits)
 
 
 class TestBlock(MeasuredBlock):

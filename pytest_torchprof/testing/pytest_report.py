@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ from msgspec import Struct
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
 from pytest_torchprof.testing.reported import agree_with_expected, agree_with_report, is_unexpected_pass
-from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE
+from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE, WHOLE
 from pytest_torchprof.text import broken, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
     from pytest_torchprof.testing.test_run import TestRun
@@ -35,6 +38,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     if excinfo is not None and report.outcome == "failed":
         _break_lines(report.longrepr, excinfo, item)
         _say_in_one_line(report, excinfo.value)
+        _keep_whole(report, excinfo, item)
         if item.config.get_verbosity() < 0:
             keep_brief(report, excinfo, item)
     if run is None:
@@ -53,6 +57,7 @@ def mend_unmeasured(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[Bas
         problem.in_columns = None  # It leaves out what a terminal has no room for.
     _break_lines(report.longrepr, excinfo, item)
     _say_in_one_line(report, problem)
+    _keep_whole(report, excinfo, item)
     if verbosity < 0:
         keep_brief(report, excinfo, item)
 
@@ -65,14 +70,40 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     if _is_ours_alone(excinfo):
         setattr(report, BRIEF, [problem.brief, problem.brief])
         return
-    whole, in_columns = problem.args, problem.in_columns
-    problem.args, problem.in_columns = (problem.brief,), None
-    shown = item.repr_failure(excinfo)
-    _break_lines(shown, excinfo, item)
+    with _saying(problem, problem.brief):
+        shown = item.repr_failure(excinfo)
+        _break_lines(shown, excinfo, item)
     setattr(report, BRIEF, [str(shown), problem.brief])
-    problem.args, problem.in_columns = whole, in_columns
 
 
+def _keep_whole(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Keep a failure as it is on the widest terminal beside the one that is shown, where JUnit's file is to hold it."""
+    problem = excinfo.value
+    is_narrow = item.config.stash.get(COLUMNS, None) is not None
+    if not item.config.getoption("xmlpath", None) or not is_narrow or not isinstance(problem, TorchprofError):
+        return
+    if problem.in_columns is None:
+        return
+    text = problem.in_columns(_WIDEST)
+    if not _is_ours_alone(excinfo):
+        with _saying(problem, text):
+            text = str(item.repr_failure(excinfo))
+    setattr(report, WHOLE, text)
+
+
+@contextmanager
+def _saying(problem: TorchprofError, text: str) -> Iterator[None]:
+    """Let an error say another text meanwhile, at any width."""
+    whole, in_columns = problem.args, problem.in_columns
+    problem.args, problem.in_columns = (text,), None
+    try:
+        yield
+    finally:
+        problem.args, problem.in_columns = whole, in_columns
+
+
+_WIDEST = 1000
+"""The columns that no line of a failure takes, save for those of a long explanation."""
 _ERROR = "E"
 """The mark with which pytest begins the lines of an error below the line that raised it."""
 
@@ -85,20 +116,34 @@ def _break_lines(shown: Any, excinfo: pytest.ExceptionInfo[BaseException], item:
         return
     lines: list[str] = entries[-1].lines
     begin = next((at for at, line in enumerate(lines) if line.startswith(f"{_ERROR} ")), len(lines))
-    ours = [line.removeprefix(_ERROR) for line in lines[begin:]]
-    if not ours or len(ours) != sum(line.startswith(_ERROR) for line in lines[begin:]):
-        return
-    indent = len(ours[0]) - len(ours[0].lstrip())
-    room = columns - indent - len(_ERROR)
-    text = "\n".join(line[indent:] for line in ours)
-    kind, in_columns = type(excinfo.value), excinfo.value.in_columns
-    name = f"{kind.__module__}.{kind.__qualname__}:"
-    if in_columns is not None and text.startswith(name):
+    ours = lines[begin:]
+    # With --tb=line only the first line has pytest's mark.
+    mark = " " if item.config.getoption("tbstyle", "") == "line" and len(ours) > 1 else _ERROR
+    if ours and all(line.startswith(mark) for line in ours[1:]):
+        indent = len(ours[0]) - len(ours[0].removeprefix(_ERROR).lstrip())
+        text = "\n".join(line[indent:] for line in ours)
+        first, *others = _fitting(excinfo.value, text, columns - indent)
+        margins = " " * (indent - len(_ERROR))
+        lines[begin:] = [f"{_ERROR}{margins}{first}", *(f"{mark}{margins}{line}" for line in others)]
+    elif not ours and lines[-1].startswith(_name_of(excinfo.value)):
+        # Python's own traceback, as --tb=native shows it, ends in the whole text.
+        lines[-1] = "\n".join([*_fitting(excinfo.value, lines[-1].rstrip("\n"), columns), ""])
+
+
+def _name_of(problem: BaseException) -> str:
+    """Return the words with which the text of an exception begins."""
+    return f"{type(problem).__module__}.{type(problem).__qualname__}:"
+
+
+def _fitting(problem: TorchprofError, text: str, room: int) -> list[str]:
+    """Return the text of our error, which begins with its name, in lines of so many columns."""
+    name = _name_of(problem)
+    if problem.in_columns is not None and text.startswith(name):
         # Lines that were broken for another room would be broken twice.
-        text = f"{name} {in_columns(room)}"
+        text = f"{name} {problem.in_columns(room)}"
     if len(name) > room:
-        text = text.replace(name, f"{kind.__qualname__}:", 1)
-    lines[begin:] = [f"{_ERROR}{'':{indent}}{line}" for line in broken(text, room).split("\n")]
+        text = text.replace(name, f"{type(problem).__qualname__}:", 1)
+    return broken(text, room).split("\n")
 
 
 def _place_at_test(report: pytest.TestReport, item: pytest.Item) -> None:

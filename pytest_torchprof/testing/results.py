@@ -21,7 +21,6 @@ from pytest_torchprof.testing.timed_results import without_times
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_outcome import BaselineOutcome
     from pytest_torchprof.testing.ending import Ending
@@ -82,16 +81,8 @@ def _culprit(test: MeasuredTest, judgement: Judgement, ending: Ending) -> tuple[
     that by which it is worse than its baseline.
     """
     missed = [verdict for verdict in judgement.verdicts if verdict.status == MISSED]
-    lines = [_line_of(verdict) or verdict.line for verdict in missed]
+    lines = [verdict.missed_at for verdict in missed]
     return below_root(test, (ending.raised_at, *lines, judgement.blamed))
-
-
-def _line_of(verdict: Verdict) -> tuple[str, int] | None:
-    """Return the line that launches work by which a limit was missed; None where some other line's may be too much."""
-    one_of_them = verdict.culprit
-    if one_of_them is None or (verdict.is_of_several and len({row.line for row in verdict.rows}) > 1):
-        return None
-    return one_of_them.line
 
 
 def below_root(test: MeasuredTest, places: Iterable[tuple[str, int] | None]) -> tuple[str, int] | None:

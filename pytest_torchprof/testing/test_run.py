@@ -25,7 +25,7 @@ from pytest_torchprof.reasons.errors import (
 )
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
-from pytest_torchprof.testing.ending import is_skip, lost_in_thread
+from pytest_torchprof.testing.ending import as_one, is_skip, lost_in_threads
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
@@ -294,7 +294,7 @@ class TestRun(Struct, kw_only=True):
             self.failed_part = problem
 
     def lost_miss(self, raised: BaseException | None) -> TorchprofError | None:
-        """Return the error of an ``expect()`` that nothing has caught and that has never reached the test; once.
+        """Return what each ``expect()`` raised that nothing has caught and that has never reached the test; once.
 
         Nothing else counts where an error was ``raised`` in the test; a skip is none.
         """
@@ -307,7 +307,7 @@ class TestRun(Struct, kw_only=True):
             # A task reports its error when it is freed, which may hang on a cycle of references.
             gc.collect()
         thrown_away = (problem for problem in self.thrown_away if problem in self.misses)
-        lost = lost_in_thread(self.in_threads) or next(thrown_away, None)
+        lost = as_one(dict.fromkeys([*lost_in_threads(self.in_threads), *thrown_away]))
         if lost is not None:
             self.forget_misses()
         return lost

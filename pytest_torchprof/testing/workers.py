@@ -27,6 +27,8 @@ BRIEF = "torchprof_brief"
 """The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
 ONE_LINE = "torchprof_one_line"
 """The attribute of a report with what the short summary says of our error, which it cuts where the line ends."""
+WHOLE = "torchprof_whole_text"
+"""The attribute of a report with the text of a failure as no terminal has cut it, for what else holds it."""
 HAND_OVER: pytest.StashKey[Callable[[ProcessResults], None]] = pytest.StashKey()
 """The function by which a rank hands its results over."""
 

@@ -60,7 +60,7 @@ def json_text(value: object) -> str:
 def printable_line(text: str, longest: int = LONGEST) -> str:
     """Return ``text`` as one printable line of at most ``longest`` characters."""
     line = printable(text)
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return line if len(line) <= longest else around_gap(line[: longest - 3], "")
 
 
 def reason_line(text: str) -> str:
@@ -308,7 +308,7 @@ def width_of(text: str) -> int:
 
 def cut(words: str, width: int) -> str:
     """Return the text, cut to at most ``width`` columns."""
-    return words if width_of(words) <= width else _beginning(words, width - 3) + "..."
+    return words if width_of(words) <= width else around_gap(_beginning(words, width - 3), "")
 
 
 def cut_inside(words: str, width: int) -> str:
@@ -316,7 +316,12 @@ def cut_inside(words: str, width: int) -> str:
     if width_of(words) <= width:
         return words
     behind = (width - 3) * 2 // 5
-    return f"{_beginning(words, width - 3 - behind)}...{ending(words, behind)}"
+    return around_gap(_beginning(words, width - 3 - behind), ending(words, behind))
+
+
+def around_gap(before: str, behind: str) -> str:
+    """Return a text without its middle; a name may have lost its own before, or be cut at one of its dots."""
+    return f"{before.rstrip('.')}...{behind.lstrip('.')}"
 
 
 _WORD = re.compile(r"\S+")
@@ -350,7 +355,7 @@ def without_middle(line: str, width: int) -> str:
         gap = line[left:first]
         if gap.strip():
             before, after = " " * gap[0].isspace(), " " * gap[-1].isspace()
-            gap = f"{before}...{after}"
+            shown, gap = (shown if before else shown.rstrip(".")), f"{before}...{after}"
         shown += gap + line[first:behind]
     return shown
 
@@ -359,7 +364,9 @@ def with_ends_of_words(line: str, width: int) -> str:
     """Return a line in which only the ends are left of words that are too wide; a file with its line stays whole."""
     return _WORD.sub(
         lambda word: (
-            word[0] if width_of(word[0]) <= width or _FILE_LINE.match(word[0]) else f"...{ending(word[0], width - 3)}"
+            word[0]
+            if width_of(word[0]) <= width or _FILE_LINE.match(word[0])
+            else around_gap("", ending(word[0], width - 3))
         ),
         line,
     )
@@ -389,9 +396,8 @@ def _without_beginning(name: str, width: int) -> str:
     if width_of(name) <= width:
         return name
     kind, blank, _ = name.partition(" ")
-    kept = f"{kind}{blank}..." if blank and width_of(kind) < width // 2 else "..."
-    # Names may have lost their middles before.
-    return kept + ending(name, width - width_of(kept)).lstrip(".")
+    kept = f"{kind}{blank}" if blank and width_of(kind) < width // 2 else ""
+    return kept + around_gap("", ending(name, width - width_of(kept) - 3))
 
 
 def _beginning(words: str, width: int) -> str:

@@ -19,7 +19,7 @@ class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):
 
     _SPREAD: ClassVar[str] = ", {gaps:in|spread over} {gaps:wait} for a launch{longest}"
     _LONGEST: ClassVar[str] = ", the longest {longest_us:us}{of_gap}"
-    _OF_GAP: ClassVar[str] = " of a gap of {longest_gap_us:us}"
+    _OF_GAP: ClassVar[str] = " (part of a gap of {longest_gap_us:us})"
 
     within_too: str | None = None
     """A second range, where none holds half of it, and the two do together."""
