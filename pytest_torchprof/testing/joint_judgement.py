@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.testing.judgement import judge_measurement
 from pytest_torchprof.testing.other_ranks import with_other_ranks
 
@@ -18,9 +17,7 @@ def judged_together(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: 
     """Return the judgement of each measurement, made again where the others add something to it."""
     judgements = [_judged_among(test, own, taken, ending) for own in taken]
     ranks = (own.of_ranks for own in taken)
-    return [
-        with_other_ranks(own, of_ranks, this_rank().number) for own, of_ranks in zip(judgements, ranks, strict=True)
-    ]
+    return [with_other_ranks(own, of_ranks) for own, of_ranks in zip(judgements, ranks, strict=True)]
 
 
 def _judged_among(test: MeasuredTest, own: JudgedAlone, taken: tuple[JudgedAlone, ...], ending: Ending) -> Judgement:
