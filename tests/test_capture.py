@@ -108,8 +108,8 @@ def test_on_the_cpu_the_sentinel_is_one_kernel_in_each_session_since_none_is_los
     launched = []
     for _ in range(3):
         measure(path, lambda: None, warmup=0, steps=1)
-        launched.append(names(recorded(path)).count("aten::add_"))
-    assert launched == [1, 1, 1]
+        launched.append(names(recorded(path)))
+    assert launched == [["aten::add_"]] * 3
 
 
 def test_the_recording_knows_what_the_trace_cannot(path):

@@ -229,6 +229,22 @@ def test_a_rule_for_operators_neither_loads_the_compiler_nor_says_what_it_did(py
     assert isinstance(why_not(lambda: profile.expect(max_graph_breaks=5)), BegunUnseen)
 
 
+def test_a_rule_that_every_test_keeps_to_loads_nothing_that_compares_commits_or_names_kernels(pytester):
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{rule(READS)}")
+    pytester.makepyfile(test_it="import torch\n\ndef test_adds():\n    torch.ones(4) + 1\n")
+    pytester.makeconftest(
+        "import sys\n\n"
+        "def pytest_unconfigure():\n"
+        "    print('loaded:', *(name for name in sys.modules if name.startswith('pytest_torchprof.')))\n"
+    )
+    result = pytester.runpytest_subprocess("--torchprof-suite", "-s")
+    result.assert_outcomes(passed=1)
+    (line,) = (line for line in result.outlines if line.startswith("loaded:"))
+    loaded = {name.removeprefix("pytest_torchprof.") for name in line.split()[1:]}
+    assert "recording.reader" in loaded
+    assert loaded.isdisjoint({"against.git", "against.outcomes", "kernels.names.cutlass", "capture.torch_inductor"})
+
+
 def test_a_rule_for_the_compiler_sees_what_the_only_call_compiles(suite):
     breaks = rule('max_graph_breaks = 0\ndevice = "cpu"\n')
     source = COMPILES.replace('assert "torch._inductor" not in sys.modules', "")

@@ -366,6 +366,8 @@ def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
 
 
 def _reduced(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]], Any]) -> Numbers:
+    if len(steps) == 1:
+        return replace(whole, **{name: getattr(steps[0], name) for name in OF_STEP})
     chosen = {}
     for name in OF_STEP:
         values = [value for step in steps if (value := getattr(step, name)) is not None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from pytest_torchprof.capture import observers, torch_compile, torch_inductor, torch_profiler
+from pytest_torchprof.capture import observers, torch_compile, torch_profiler
 from pytest_torchprof.capture.compile_history import (
     GivenUp,
     break_of_code,
@@ -128,6 +128,8 @@ class CompileWatch:
         before = self._before
         if before is None:
             return CompileEvidence(package_is_bound=self._package_is_bound)
+        from pytest_torchprof.capture import torch_inductor  # most tests compile nothing
+
         self._log.read()
         entries = self._history.compilations()
         own = [identity for identity, known in entries.items() if is_torchs_own(known.place)]

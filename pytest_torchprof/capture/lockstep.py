@@ -178,9 +178,9 @@ class OtherRanks:
         ``also_former``: if there is none any more, that of the process group which this rank has left.
         """
         point = meeting_point()
-        self._point, rank = point or self._point, this_rank()
+        self._point = point or self._point
         point = self._point if also_former else point
-        if point is None or rank.alone:
+        if point is None or (rank := this_rank()).alone:
             return None
         from torch.distributed.distributed_c10d import PrefixStore
 

@@ -39,7 +39,8 @@ _UNUSED = b'"cat": "unused",%%b"name": "%b' % EXPORTED_MARK.encode()
 _MARGIN = 64 * 1024
 _STRING = rb'"(?:[^"\\]|\\.)*"'
 _HOST = re.compile(rb'"host_name":\s*' + _STRING + rb"\s*,")
-_NAME = re.compile(rb'"traceName":\s*(' + _STRING + rb")")
+_NAME_KEY = b'"traceName":'
+_NAME = re.compile(_NAME_KEY + rb"\s*(" + _STRING + rb")")
 
 
 def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadata:
@@ -88,9 +89,11 @@ def make_anonymous(path: Path, name: str) -> None:
             _overwrite(file, host.start(), b"", len(host[0]))
         tail = max(0, file.seek(0, 2) - _MARGIN)
         file.seek(tail)
-        named = list(_NAME.finditer(file.read()))
-        if named:
-            start, end = named[-1].span(1)
+        rest = file.read()
+        # Looked for from the end: an expression would try every character of the events.
+        at = rest.rfind(_NAME_KEY)
+        if at >= 0 and (named := _NAME.match(rest, at)):
+            start, end = named.span(1)
             _overwrite(file, tail + start, b'"%s"' % _quoted(name), end - start)
 
 

@@ -24,9 +24,12 @@ def launch_sentinel(spare: torch.Tensor) -> None:
 
     device = str(spare.device)
     with record_function(SENTINEL):
-        # Work that runs where it is called is never lost.
-        for _ in range(this_process().next_sentinel() if kind_of(device).has_launches else 1):
-            spare.add_(1)
+        if kind_of(device).has_launches:
+            for _ in range(this_process().next_sentinel()):
+                spare.add_(1)
+        else:
+            # Work that runs where it is called is never lost. A number would be cast first, by four more operators.
+            spare.add_(spare)
         synchronize(device)
 
 

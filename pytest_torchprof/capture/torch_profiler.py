@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,14 @@ def prepare(profiler: _KinetoProfile, *, loads_compiler: bool = True) -> None:
 def _file_only() -> _ExperimentalConfig | None:
     from torch._C._profiler import _ExperimentalConfig
 
+    return _file_only_of(_ExperimentalConfig)
+
+
+@cache
+def _file_only_of(kind: type[_ExperimentalConfig]) -> _ExperimentalConfig | None:
+    """Return torch's settings that ask for the file alone, of which it changes copies; None if it has no such one."""
     try:
-        return _ExperimentalConfig(trace_only=True)
+        return kind(trace_only=True)
     except TypeError:
         return None
 

@@ -315,7 +315,8 @@ class Columns:
         times = {role: times_ns(members, stamps) for role, members in roles.events.items() if members}
         self._fold_others(others, types, stamps)
         self.count(len(events))
-        self.unknown += roles.unknown
+        if unknown := roles.unknown:
+            self.unknown += unknown
         self.samples_hardware |= _SAMPLES in of_category or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
         for role, (start, took) in times.items():

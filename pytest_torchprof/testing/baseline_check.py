@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof import baseline, compare
-from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
@@ -270,6 +269,8 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         side = self.run.against
         if judgement is None or judgement.old is not None or side is None or side.is_base:
             return
+        from pytest_torchprof.against.outcomes import base_outcomes  # noqa: PLC0415 - for these runs alone
+
         files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
         if any(judgement.key in self.files.entries(file) for file in files):
             gap: CommitGap | None = OnOtherDevice()

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_torchprof.against.imports import foreign_module, foreign_origin, loaded_files
-from pytest_torchprof.against.opened import foreign_file
-from pytest_torchprof.against.reads import files_of, unwatched
 from pytest_torchprof.limits import GPU
 from pytest_torchprof.testing.compile_cache import doubt_of
 
@@ -51,6 +48,14 @@ def other_code(side: Side | None, *, elsewhere: bool = False) -> Reason | None:
     """
     if side is None:
         return None
+    from pytest_torchprof.against.imports import (  # noqa: PLC0415 - for these runs alone
+        foreign_module,
+        foreign_origin,
+        loaded_files,
+    )
+    from pytest_torchprof.against.opened import foreign_file  # noqa: PLC0415 - as above
+    from pytest_torchprof.against.reads import files_of, unwatched  # noqa: PLC0415 - as above
+
     if elsewhere and (reason := foreign_origin(side)) is not None:
         return reason
     with unwatched():

@@ -106,9 +106,7 @@ def _judged_together(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending:
     """Return the judgement of each measurement, made again where the others add something to it."""
     judgements = [_judged_among(test, own, taken, ending) for own in taken]
     ranks = (own.of_ranks for own in taken)
-    return [
-        with_other_ranks(own, of_ranks, this_rank().number) for own, of_ranks in zip(judgements, ranks, strict=True)
-    ]
+    return [with_other_ranks(own, of_ranks) for own, of_ranks in zip(judgements, ranks, strict=True)]
 
 
 def _judged_among(test: MeasuredTest, own: JudgedAlone, taken: tuple[JudgedAlone, ...], ending: Ending) -> Judgement:

@@ -57,7 +57,7 @@ def _nearest_first(node: Node) -> list[pytest.Mark]:
     pytest keeps those in the source in the opposite order, between those that hooks and fixtures put before and after.
     """
     own = [marker for marker in node.own_markers if marker.name == "torchprof"]
-    if not isinstance(node, pytest.Item):
+    if not own or not isinstance(node, pytest.Item):
         return own[::-1]
     of_function = getattr(getattr(node, "obj", None), "pytestmark", ())
     written = [*of_function, *getattr(getattr(node, "callspec", None), "marks", ())]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof import baseline
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS, furthest
@@ -60,11 +61,11 @@ def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnR
     )
 
 
-def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own: int) -> Judgement:
+def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank]) -> Judgement:
     """Return the judgement in which a limit that one rank misses is missed, with the name of the worst rank."""
     if judgement.profile is None or len(of_ranks) < 2:
         return judgement
-    verdicts = {_key(verdict): verdict for verdict in judgement.verdicts}
+    own, verdicts = this_rank().number, {_key(verdict): verdict for verdict in judgement.verdicts}
     not_held: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
     for rank, judged in enumerate(of_ranks):
         for verdict in judged.verdicts:

@@ -88,9 +88,10 @@ def _settled(item: pytest.Item) -> TestRun:
 
 def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | None:
     """Return the reason if a test runs in another number of processes than it has asked for since it was collected."""
-    options, here = run.test.options, this_rank()
+    options = run.test.options
     if options.ranks is None or not run.test.state.options.enabled:
         return None
+    here = this_rank()
     in_its_job = here.world == options.ranks and (not here.alone or HAND_OVER in item.config.stash)
     return None if in_its_job else RanksMarkedTooLate(run.test.nodeid, options.ranks)
 

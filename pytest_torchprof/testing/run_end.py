@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_torchprof.against.measured import entry_files
-from pytest_torchprof.against.pairs import TIMED, write_results
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -166,6 +164,8 @@ def _only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, 
 
     ``compared`` has the keys of the entries that were compared here, by baseline file.
     """
+    from pytest_torchprof.against.measured import entry_files  # noqa: PLC0415 - for these runs alone
+
     only_there: list[str] = []
     for file, test_file in entry_files(side.entries):
         with suppress(TorchprofError):  # Its tests have reported it.
@@ -176,6 +176,8 @@ def _only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, 
 
 def _leave_times(side: Side, run: RunResults) -> None:
     """Write down the times that this process took; at the base, also whether any are to be taken."""
+    from pytest_torchprof.against.pairs import TIMED, write_results  # noqa: PLC0415 - for these runs alone
+
     if side.timed is not None:
         write_results(side.results, run)
     elif any(result.time_share is not None for result in run.results):

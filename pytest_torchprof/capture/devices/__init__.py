@@ -298,7 +298,8 @@ def devices_in_use(device: str) -> tuple[int, ...]:
 
 def synchronize(device: str) -> None:
     """Wait for all work that this process has queued, on `device` and others; the profiler waits only for one."""
-    accelerator().synchronize(devices_in_use(device))
+    beside = accelerator()
+    beside.synchronize(beside.in_use(device))
 
 
 class MeasuredCodeFailed(Exception):

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import nvml, observers, reasons, torch_graphs, torch_memory
+from pytest_torchprof.capture import observers, reasons
 from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClock, synchronize
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.this_process import this_process
@@ -124,6 +124,8 @@ class Cuda(LiveDevice):
 
     @classmethod
     def peaks(cls, indices: tuple[int, ...]) -> AbstractContextManager[Peaks]:
+        from pytest_torchprof.capture import torch_memory
+
         return torch_memory.peaks(indices)
 
     @classmethod
@@ -164,10 +166,14 @@ class Cuda(LiveDevice):
 
     @classmethod
     def captures_noted(cls) -> AbstractContextManager[None]:
+        from pytest_torchprof.capture import torch_graphs
+
         return torch_graphs.captures_noted()
 
     @classmethod
     def captured_graphs(cls, replays: Replays) -> tuple[CapturedGraph, ...] | None:
+        from pytest_torchprof.capture import torch_graphs
+
         return torch_graphs.captured(replays.graphs)
 
     def lock_names(self, *, with_others: bool) -> list[str]:
@@ -198,6 +204,8 @@ class Cuda(LiveDevice):
     def describe(self) -> dict[str, Any]:
         import torch
 
+        from pytest_torchprof.capture import nvml
+
         properties = torch.cuda.get_device_properties(self.name)
         return {
             "gpu": properties.name,
@@ -212,6 +220,8 @@ class Cuda(LiveDevice):
         return EventClock(self.name)
 
     def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
+        from pytest_torchprof.capture import nvml
+
         return nvml.watched(gpu_uuid(self.name))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Final
 
@@ -38,12 +38,17 @@ LIBRARIES: Final = (
     "engines",
     "handwritten",
 )
-DECODERS: Final[tuple[Decoder, ...]] = tuple(import_module(f"{__name__}.{library}").decode for library in LIBRARIES)
 
 _INDEX: Final = Expression(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
 _GRAPH: Final = Expression(r"graph_\d+_(?=cpp_)")
 # Kernels whose template arguments name a functor: without it every elementwise kernel of ATen would look the same.
 _FUNCTOR_KERNELS: Final = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply")
+
+
+@cache
+def _decoders() -> tuple[Decoder, ...]:
+    """Return the decoder of each library; they are loaded with the first name, which many runs never ask about."""
+    return tuple(import_module(f"{__name__}.{library}").decode for library in LIBRARIES)
 
 
 @lru_cache(maxsize=16384)
@@ -56,7 +61,7 @@ def decode(name: str) -> KernelName:
     if not text.base.isascii():
         # Compilers mangle all characters that are not ASCII, so none of the tables is about this kernel.
         return KernelName(stem=text.last)
-    for decoder in DECODERS:
+    for decoder in _decoders():
         kernel_name = decoder(text)
         if kernel_name is not None:
             return kernel_name
