@@ -56,7 +56,7 @@ KNOWN = {
     "capture/measurement.py": ("samples that it takes, with the reason that all ranks agree on", "samples"),
     "capture/observers.py": (TORCHS, "kind"),
     "capture/torch_graphs.py": (TORCHS, "dynamo"),
-    "capture/torch_packages.py": (TORCHS, "kind"),
+    "capture/torch_packages.py": (f"a function that it makes, and {TORCHS}", "kind run"),
     "capture/torch_profiler_calls.py": (TORCHS, "holder"),
     "cli/__init__.py": ("argparse's, and Python's", "arguments sys"),
     "cli/bisect.py": ("argparse's", "parser"),

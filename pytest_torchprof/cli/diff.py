@@ -69,7 +69,7 @@ class _Folders(NamedTuple):
 class _Compared(NamedTuple):
     differ: bool
     """Whether kernels differ."""
-    found: Comparison | _Tests | _Folders
+    difference: Comparison | _Tests | _Folders
     lines: list[str]
     unknown: bool = False
     """Whether a part of it is not measured."""
@@ -112,7 +112,7 @@ def run(arguments: Namespace) -> int:
         return UNKNOWN
     if arguments.json:
         head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": compared.differ}
-        sys.stdout.write(json_text({**head, **compared.found.to_dict()}))
+        sys.stdout.write(json_text({**head, **compared.difference.to_dict()}))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in compared.lines))
     return UNKNOWN if compared.unknown else DIFFER if compared.differ else SAME

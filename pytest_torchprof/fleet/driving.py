@@ -128,7 +128,8 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
             else:
                 time.sleep(queue.due_in_s or 0.0)
                 done = set()
-            came = [(running.pop(future), future) for future in done]
+            # In the order in which they were given: that of a set is any.
+            came = [(running.pop(future), future) for future in [*running] if future in done]
             problems = [_problem(future) for _, future in came]
             if any(isinstance(problem, BrokenExecutor) for problem in problems):
                 crew.renew()
