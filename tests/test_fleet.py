@@ -24,6 +24,7 @@ from threading import Event, Thread
 import pytest
 from builder import TraceBuilder, own_recording
 from facts import says
+from full_pipes import kill_children_at_full_pipes
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.fleet.bounds import Bounds
@@ -616,21 +617,13 @@ def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced
     tasks = tuple(
         FileTask(key=f"{at}", file=file_at_path(str(file)), question=Question()) for at, file in enumerate(files)
     )
-    often = sys.getswitchinterval()
     try:
         given = [crew.submit(tasks) for _ in range(12)]
         given[0].result(60)
-        sys.setswitchinterval(60)
-        until = time.perf_counter() + 2
-        while time.perf_counter() < until:
-            pass
-        for process in multiprocessing.active_children():
-            process.kill()
-        sys.setswitchinterval(often)
+        kill_children_at_full_pipes(2)
         # None is waited for without an end: each has come, or is tried again.
         assert not wait(given, timeout=60).not_done
     finally:
-        sys.setswitchinterval(often)
         crew.end()
 
 

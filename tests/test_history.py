@@ -10,7 +10,6 @@ import shlex
 import subprocess
 import sys
 import textwrap
-import time
 import zipfile
 from contextlib import chdir
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import rank_jobs
+from full_pipes import kill_children_at_full_pipes
 from histories import DAY, H100, UPGRADED, launched, run_of, sha, write
 from jsonschema import validate
 from msgspec.structs import replace
@@ -785,14 +785,7 @@ def test_so_it_is_where_they_are_ended_while_they_hand_over_what_they_have_read(
     def until_killed(packed):
         for number, own in enumerate(packed):
             if number == 300:
-                often = sys.getswitchinterval()
-                sys.setswitchinterval(60)
-                until = time.perf_counter() + 1
-                while time.perf_counter() < until:
-                    pass
-                for process in multiprocessing.active_children():
-                    process.kill()
-                sys.setswitchinterval(often)
+                kill_children_at_full_pipes(1)
             yield own
 
     packed = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -38,6 +37,7 @@ from pytest_torchprof.reasons.no_gpu import (
     NoErrorReported,
     NoGpuOfThese,
 )
+from pytest_torchprof.reasons.signals import signal_name
 from pytest_torchprof.system.processes import run
 from pytest_torchprof.text import first_line
 
@@ -238,9 +238,7 @@ def how_it_ended(status: int) -> str:
     """Return how a process with this exit status ended, as a clause without its subject: "was ended by SIGKILL"."""
     if status >= 0:
         return f"ended with exit status {status}"
-    with suppress(ValueError):
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"was ended by signal {-status}"
+    return f"was ended by {signal_name(-status)}"
 
 
 def _last_line(log: str) -> str | None:

@@ -122,7 +122,7 @@ def _unpack(file: Listed, copy: str | None, path: Path) -> None:
         if file.is_remote:
             raise _not_given(file, problem) from None
         if isinstance(problem, FileNotFoundError):
-            raise UnreadableRecording.of(GoneSinceListed(f"the archive {file.url}"), file.name) from None
+            raise UnreadableRecording.of(GoneSinceListed(file.shown), file.name) from None
         if not isinstance(problem, OSError):
             raise
         cause = NotUnpacked(file.name, str(problem.strerror or problem))

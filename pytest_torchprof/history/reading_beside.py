@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
-from pytest_torchprof.system.handed_over import submit_by_file
+from pytest_torchprof.system.answer_files import submit_by_file
 from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.signals import signal_name
 
 
 class ChangedSinceListed(Reason, frozen=True):
@@ -30,7 +29,7 @@ class WorkerDied(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        how = _signal(-self.status) if self.status < 0 else f"exit status {self.status}"
+        how = signal_name(-self.status) if self.status < 0 else f"exit status {self.status}"
         return f"the process that had this file alone ended with {how}, at each try"
 
 
@@ -65,10 +64,3 @@ class JudgingFailed(Reason, frozen=True):
     ADVICE = "please report it, with the file if you can"
 
     error: str
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
-
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.signals import signal_name
 
 
 class RankDied(Reason, frozen=True):
@@ -118,6 +116,4 @@ def how_it_ended(status: int) -> str:
     """Return how a process ended before its test did, in words; ``status`` is as Python has it."""
     if status >= 0:
         return f"ended with exit status {status} before its test did"
-    with suppress(ValueError):
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"was killed by signal {-status}"
+    return f"was killed by {signal_name(-status)}"

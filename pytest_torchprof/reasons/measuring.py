@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
-
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.signals import signal_name
 
 
 class NothingMeasured(Reason, frozen=True):
@@ -101,7 +99,7 @@ class ProgramEnded(Reason, frozen=True):
     def sentence(self) -> str:
         program = self.words("{program:line}")
         if self.status < 0:
-            return f"{program} was killed by {_signal_name(-self.status)}: nothing was judged"
+            return f"{program} was killed by {signal_name(-self.status)}: nothing was judged"
         return (
             f"{program} ended with exit status {self.status} and has left nothing to judge: by os._exit, by exec, as "
             "the first process of a daemon, or after it removed what the profiler had written"
@@ -114,9 +112,3 @@ class NoRecordingOfProgram(Reason, frozen=True):
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "the program has left no recording"
     ADVICE = "report it with the output of `torchprof doctor`"
-
-
-def _signal_name(number: int) -> str:
-    with suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
