@@ -262,7 +262,7 @@ class Profile(Analysis):
             return analysis_tables.reason_in_notebook(str(not_measured(self.launching.hidden)))
         return analysis_tables.in_notebook(self._open())
 
-    @refusing_wrong_calls("expect()", _noted)
+    @refusing_wrong_calls("expect()", "expect(max_kernels=5)", _noted)
     def expect(self, **limits: Unpack[LimitsOfProfile]) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""
         from pytest_torchprof import limits as of_tests  # noqa: PLC0415 - only who asks pays

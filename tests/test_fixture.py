@@ -68,6 +68,37 @@ def test_profile(torchprof):
     result.assert_outcomes(passed=1)
 
 
+def test_a_call_with_arguments_that_it_does_not_take_is_shown_one_that_is_right(run_tests):
+    result = run_tests(
+        """
+from pytest_torchprof import TorchprofError
+
+@cpu
+def test_calls(torchprof):
+    with pytest.raises(TorchprofError, match=r"write expect\\(max_kernels=5\\)"):
+        torchprof(torch.add, x, x).expect({"max_kernels": 5})
+    with pytest.raises(TorchprofError, match=r'write torchprof\\.measure\\("prefill"\\)'):
+        torchprof.measure(name="decode")
+"""
+    )
+    result.stdout.fnmatch_lines(["*test_calls*fixture-misuse*"])
+
+
+def test_what_a_block_lacks_is_shown_at_the_line_of_the_test_alone(run_tests):
+    result = run_tests(
+        """
+@cpu
+def test_asked(torchprof):
+    with torchprof.measure("a") as m:
+        for _ in m.steps():
+            x + x
+    m.expect(max_kernels=1)
+"""
+    )
+    result.stdout.fnmatch_lines(["*AttributeError: *m.profile.expect"])
+    result.stdout.no_fnmatch_line("*block.py*")
+
+
 def test_steps_yields_warmup_and_measured_calls(run_tests):
     result = run_tests(
         """

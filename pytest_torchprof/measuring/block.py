@@ -47,6 +47,7 @@ class MeasuredBlock(ABC):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Say where it is that a block lacks and its profile has; AttributeError in any case."""
+            __tracebackhide__ = True  # it is the test's line that asks
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_") and hasattr(Profile, name):
                 text = f"the measured block has no {name!r}, its profile has: m.profile.{name}"
@@ -82,7 +83,7 @@ class MeasuredBlock(ABC):
         self._entered = True
         return self
 
-    @refusing_wrong_calls("m.steps()", lambda _, __, problem: problem)
+    @refusing_wrong_calls("m.steps()", "for _ in m.steps():", lambda _, __, problem: problem)
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
         if not self._entered:

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 def refusing_wrong_calls(
-    title: str, noted: Callable[[_Object, str, TorchprofError], TorchprofError]
+    title: str, example: str, noted: Callable[[_Object, str, TorchprofError], TorchprofError]
 ) -> Callable[[_Method[_Object, _Arguments, _Returned]], _Method[_Object, _Arguments, _Returned]]:
     """Let a method raise TorchprofError for arguments that it does not take: an expected failure hides a TypeError.
 
-    ``title`` is the call as users write it; ``noted`` lets the object know of the error, and returns it.
+    ``title`` is the call as users name it, ``example`` one that is right; ``noted`` lets the object know of the error,
+    and returns it.
     """
 
     def refusing(method: _Method[_Object, _Arguments, _Returned]) -> _Method[_Object, _Arguments, _Returned]:
@@ -37,7 +38,7 @@ def refusing_wrong_calls(
                     raise
                 # Python names the class, "Torchprof.measure() missing 1 required ...".
                 what = str(problem).partition("() ")[2]
-                refused = TorchprofError(f"{title} {what}", Code.FIXTURE_MISUSE)
+                refused = TorchprofError(f"{title} {what}; write {example}", Code.FIXTURE_MISUSE)
             raise noted(self, title, refused)
 
         return call

@@ -85,7 +85,7 @@ class Torchprof:
     mark = mark
     """A range of the test's or the library's code: ``with torchprof.mark("decode"):``."""
 
-    @refusing_wrong_calls("torchprof()", _misused)
+    @refusing_wrong_calls("torchprof()", "torchprof(model, x)", _misused)
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         """Call ``function`` as often as the measurement takes (3 + 5 times by default) and return its Profile.
 
@@ -113,7 +113,7 @@ class Torchprof:
             raise measurement.error
         return measurement.profile.with_result(result)
 
-    @refusing_wrong_calls("torchprof.measure()", _misused)
+    @refusing_wrong_calls("torchprof.measure()", 'torchprof.measure("prefill")', _misused)
     def measure(self, label: str, **limits: Unpack[Limits]) -> TestBlock:
         """Return a context manager for a block under ``label``; ``limits`` hold for it beside the marker's.
 
@@ -129,7 +129,7 @@ class Torchprof:
         self._run.announce(label)
         return TestBlock(self._run, label, limits)
 
-    @refusing_wrong_calls("torchprof.limits()", _misused)
+    @refusing_wrong_calls("torchprof.limits()", "torchprof.limits(max_kernels=5)", _misused)
     def limits(self, **limits: Unpack[Limits]) -> None:
         """Set limits for every later measurement of this test, such as limits that depend on a parameter.
 
@@ -167,7 +167,7 @@ class Torchprof:
         **limits: Unpack[Limits],
     ) -> list[Profile]: ...
 
-    @refusing_wrong_calls("torchprof.adopt()", _misused)  # type: ignore[misc]  # its keywords come through unchanged
+    @refusing_wrong_calls("torchprof.adopt()", 'torchprof.adopt(produce, "decode")', _misused)  # type: ignore[misc]  # its keywords come through unchanged
     def adopt(
         self,
         produce: Producer,
