@@ -37,7 +37,9 @@ from pytest_torchprof.trace.columns import KERNEL
 
 pytestmark = pytest.mark.any_torch
 
-OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))[:4]
+RECORDINGS = Path(__file__).parent / "recordings"
+# Some of the CPU and some of a GPU.
+OWN = [path for folder in (RECORDINGS, RECORDINGS / "h200") for path in sorted(folder.glob("*.json.gz"))[:4]]
 SHARED = sorted(SHARED_TRACES.glob("*.json.gz"))
 EAGER = "a100_sam_eager_large.json.gz"
 FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
