@@ -120,8 +120,7 @@ def _graph_launches(trace: Trace) -> list[int]:
 
 
 def _operators_around(trace: Trace, call: int) -> Iterator[int]:
-    calls = trace.calls
-    return trace.nesting.chain(trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call]))
+    return trace.nesting.chain(trace.around_calls[call])
 
 
 def _graph_calls(trace: Trace) -> Iterator[tuple[str | None, Span]]:

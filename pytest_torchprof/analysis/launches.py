@@ -185,6 +185,28 @@ class Launching:
             known = self._decoded_of[gpu_op] = self._decode(gpu_op)
         return known
 
+    def decoded_each(self, gpu_ops: Sequence[int]) -> list[KernelName]:
+        """Return what the name of each kernel says, completed by its launch, as `decoded` does."""
+        known, trace = self._decoded_of, self._trace
+        # These may mean something of their own although their launch looks like that of others.
+        apart = trace.captured.unsure.keys() | trace.collectives.keys()
+        alike = [] if self._holds_code else [i for i in gpu_ops if i not in known and i not in apart]
+        if alike:
+            ops, inputs = [*map(self.op_of.__getitem__, alike)], trace.ops.inputs
+            calls, called = map(trace.links.call_of.__getitem__, alike), trace.calls.name
+            launched = list(
+                zip(
+                    map(trace.gpu.name.__getitem__, alike),
+                    self._chains.numbers(ops),
+                    [inputs[op] if op >= 0 else ABSENT for op in ops],
+                    [called[call] if call >= 0 else ABSENT for call in calls],
+                    strict=True,
+                )
+            )
+            decoded = {launch: self.decoded(i) for launch, i in dict(zip(launched, alike, strict=True)).items()}
+            known.update(zip(alike, map(decoded.__getitem__, launched), strict=True))
+        return list(map(self.decoded, gpu_ops)) if apart or self._holds_code else [*map(known.__getitem__, gpu_ops)]
+
     def _decode(self, gpu_op: int) -> KernelName:
         trace, op, named = self._trace, self.op_of[gpu_op], self._trace.gpu.name[gpu_op]
         call = trace.links.call_of[gpu_op]
@@ -322,7 +344,7 @@ class Launching:
         yield from map(
             BriefKernel,
             [names[named[i]] for i in in_order],
-            map(self.decoded, in_order),
+            self.decoded_each(in_order),
             self.op_names(in_order),
             [end[i] - start[i] for i in in_order],
         )

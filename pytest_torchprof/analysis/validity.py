@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from itertools import pairwise
+from itertools import compress, count, pairwise, repeat
 from math import inf
-from operator import itemgetter, sub
+from operator import itemgetter, le, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
@@ -56,11 +56,12 @@ from pytest_torchprof.reasons.recordings import (
     UnknownWork,
 )
 from pytest_torchprof.trace import SENTINEL
-from pytest_torchprof.trace.columns import ABSENT
+from pytest_torchprof.trace.columns import ABSENT, where
 from pytest_torchprof.trace.gpus import listed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.cut_replays import Cut
     from pytest_torchprof.reasons.reason import Reason
@@ -138,19 +139,21 @@ def _idle_at_the_head(trace: Trace) -> str | None:
     if not launches:
         return None
     first = min(calls.start[i] for i in launches)
-    launching = {
-        op for holder in trace.nesting.around_each(calls, launches).values() for op in trace.nesting.chain(holder)
-    }
-    early, idle, busy = set[int](), set[int](), set[int]()
-    for i, name in enumerate(ops.name):
-        if ops.thread[i] == trace.captured.lane:
-            continue
-        (busy if i in launching else early if ops.end[i] <= first else idle).add(name)
-    if suspects := (early & busy) - idle:
+    launching = trace.nesting.around_all(map(trace.around_calls.__getitem__, launches))
+    early = _silent(trace, compress(count(), map(le, ops.end, repeat(first))), launching)
+    suspects = {ops.name[i] for i in early} & {ops.name[i] for i in launching if ops.thread[i] != trace.captured.lane}
+    idle = _silent(trace, where(ops.name, suspects), launching) if suspects else []
+    if suspects := suspects - {ops.name[i] for i in idle if ops.end[i] > first}:
         return trace.names[min(suspects)]
     ended = sum(step.end_ns <= first for step in trace.steps)
     launched_in = {trace.step_of_call[i] for i in launches}
     return "step" if ended and launched_in.issuperset(range(ended, len(trace.steps))) else None
+
+
+def _silent(trace: Trace, ops: Iterable[int], launching: AbstractSet[int]) -> list[int]:
+    """Return those of the operators that launched nothing, without those of which a graph was captured."""
+    lane, thread = trace.captured.lane, trace.ops.thread
+    return [i for i in ops if i not in launching and thread[i] != lane]
 
 
 class Stake(NamedTuple):

@@ -8,7 +8,7 @@ from pytest_torchprof.reasons.unreadable import StampTooLate
 from pytest_torchprof.recording.bounds import LATEST_US, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
 WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
 """Time stamps are whole microseconds, or have fractions that a double holds, or have more digits than it holds."""
@@ -46,7 +46,8 @@ def in_ns(times: list[Any], stamps: str) -> list[int]:
     return list(map(round, [us * 1000 for us in times]))
 
 
-def _check(stamps: Iterable[Any]) -> None:
+def _check(stamps: Collection[Any]) -> None:
     """Refuse exact time stamps, for which msgspec knows no bounds, that are larger than any is."""
-    if (stamp := next((stamp for stamp in stamps if not -LATEST_US <= stamp <= LATEST_US), None)) is not None:
-        raise RefusedError(StampTooLate(str(stamp)[:40]))
+    for stamp in (min(stamps), max(stamps)) if stamps else ():
+        if not -LATEST_US <= stamp <= LATEST_US:
+            raise RefusedError(StampTooLate(str(stamp)[:40]))
