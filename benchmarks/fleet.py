@@ -6,10 +6,10 @@
 The files are copies of the recordings with other time stamps. Sides take turns, so that a machine whose speed drifts
 treats them alike; of each the median is told, and of pairs the ratios. HTA reads the same files in one process, in the
 interpreter given with --hta (``pip install HolisticTraceAnalysis==0.5.0`` in an environment of its own): kernel
-breakdown, launch statistics and idle time of each; what it cannot read is counted, and left out for both. Both sides
-include their start. CPU time is of all processes, and in the column `driver` of the command's own. The loop starts the
-command ``torchprof analyze --json`` once for each file. With --records so many small recordings are judged, and the
-driver's memory is told. Prints ratios, asserts nothing.
+breakdown, launch statistics and idle time of each; recordings that it cannot read are counted, and left out for both.
+Both sides include their start. CPU time is of all processes, and in the column `driver` of the command's own. The loop
+starts the command ``torchprof analyze --json`` once for each file. With --records so many small recordings are judged,
+and the driver's memory is told. Prints ratios, asserts nothing.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def judge(recordings: list[str], copies: int, rounds: int, hta: str | None) -> N
         print(f"two jobs are faster by {ratio(runs[1], runs[2])}")
         beside_loop(script, files, folder, rounds)
         if hta is not None:
-            beside_hta(script, hta, files, rounds)
+            beside_hta(script, hta, files, copies, rounds)
 
 
 def show(title: str, runs: list[Used], files: int, size: int) -> None:
@@ -173,23 +173,23 @@ def counted(jobs: int) -> str:
     return "1 job" if jobs == 1 else f"{jobs} jobs"
 
 
-def beside_hta(script: Path, hta: str, files: list[Path], rounds: int) -> None:
-    """Compare one process with one process, over the files that HTA reads."""
-    some = [str(file) for file in files[:: max(1, len(files) // 60)]]
-    read = used([hta, "-c", HTA, *some]).output.split()
+def beside_hta(script: Path, hta: str, files: list[Path], copies: int, rounds: int) -> None:
+    """Compare one process with one process, over the files that HTA reads: all copies of a recording, or none."""
+    first = files[::copies]
+    read = used([hta, "-c", HTA, *map(str, first)]).output.split()
     if not read:
-        raise SystemExit(f"{hta}: HTA reads none of {len(some)} files: is it installed there?")
-    print(
-        f"HTA reads {len(read)} of {len(some)} files, and fails at {len(some) - len(read)}; over those that it reads:"
-    )
-    size = sum(Path(name).stat().st_size for name in read)
+        raise SystemExit(f"{hta}: HTA reads none of {len(first)} recordings: is it installed there?")
+    legible = {file for number, file in enumerate(files) if str(first[number // copies]) in read}
+    some = [str(file) for file in files if file in legible]
+    print(f"HTA reads {len(read)} of {len(first)} recordings; over the {len(some)} copies of these:")
+    size = sum(Path(name).stat().st_size for name in some)
     manifest = script.parent / "read.jsonl"
-    manifest.write_text("".join(f"{json.dumps({'url': name})}\n" for name in read), encoding="utf-8")
+    manifest.write_text("".join(f"{json.dumps({'url': name})}\n" for name in some), encoding="utf-8")
     fleet = Fleet(script, [str(manifest)])
-    sides = [(used([hta, "-c", HTA, *read]), fleet.run(1)) for _ in range(rounds)]
+    sides = [(used([hta, "-c", HTA, *some]), fleet.run(1)) for _ in range(rounds)]
     theirs, ours = (list(side) for side in zip(*sides, strict=True))
-    show(f"HTA, {len(read)} files", theirs, len(read), size)
-    show("1 job over the same", ours, len(read), size)
+    show(f"HTA, {len(some)} files", theirs, len(some), size)
+    show("1 job over the same", ours, len(some), size)
     print(f"1 job is faster than HTA by {ratio(theirs, ours)}")
 
 
