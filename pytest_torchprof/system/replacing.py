@@ -39,7 +39,7 @@ def creating(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _moved_to(path: Path, move: Callable[[Path, Path], None], *, lasting: bool) -> Iterator[Path]:
-    unfinished = path.parent / f".torchprof.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    unfinished = path.with_name(f".torchprof.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         yield unfinished
         if lasting:
