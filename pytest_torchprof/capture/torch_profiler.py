@@ -231,24 +231,22 @@ def _passed_by() -> list[tuple[Any, Any, Any]]:
     """Return the operators that torch calls past its dispatcher, each with the way past it and what is called."""
     if not hasattr(import_module("torch._ops").OpOverload, "_enable_pyobj_dispatch"):
         return []
-    definitions = getattr(import_module("torch._library.custom_ops"), "OPDEFS", None)
     # torch itself makes a hundred: ``values()`` looks at the dictionary again for each.
-    definitions = () if definitions is None else (held() for held in definitions.valuerefs())
-    operators = [getattr(definition, "_opoverload", None) for definition in definitions]
-    return [
-        (op, dispatcher, getattr(op, "_op", None))
-        for op in operators
-        if (dispatcher := getattr(op, "_pyobj_dispatcher", None)) is not None
-    ]
+    references = import_module("torch._library.custom_ops").OPDEFS.valuerefs()
+    operators = [definition._opoverload for held in references if (definition := held()) is not None]
+    try:
+        return [(op, op._pyobj_dispatcher, op._op) for op in operators if op._pyobj_dispatcher is not None]
+    except AttributeError:  # A torch that keeps them under other names.
+        return [(op, None, None) for op in operators if op._is_pyobj_dispatcher_enabled()]
 
 
 def _let_pass_by(operators: Iterable[tuple[Any, Any, Any]]) -> None:
     """Let torch call the operators past its dispatcher as before; what somebody has made for one meanwhile stays.
 
-    What stood is put back: torch would look through the schemas and make all of it anew, in many times the time.
+    What stood is put back: torch would look through the schema of each and make all anew, in many times the time.
     """
     for op, dispatcher, call in operators:
-        if call is None:  # A torch that keeps it under another name.
+        if dispatcher is None:
             op._enable_pyobj_dispatch(True)
         elif op._pyobj_dispatcher is None:
             op._pyobj_dispatcher, op._op = dispatcher, call
