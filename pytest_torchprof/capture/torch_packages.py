@@ -45,13 +45,10 @@ def packages_marked() -> Iterator[bool]:
 
 def _is_bound(methods: Mapping[str, Any]) -> bool:
     """Return whether a bound method of one of the calls exists; besides the class, only that refers to its function."""
-    functions = {
-        name: function
-        for name, method in methods.items()
-        if (function := getattr(method, "__func__", None)) is not None
-    }
-    counts = {name: sys.getrefcount(function) for name, function in functions.items()}
-    suspects = [name for name in _CALLS if name in counts and counts[name] != min(counts.values())]
+    functions = {name: method.__func__ for name, method in methods.items() if hasattr(method, "__func__")}
+    counts = dict(zip(functions, map(sys.getrefcount, functions.values()), strict=True))
+    least = min(counts.values(), default=0)
+    suspects = [name for name in _CALLS if counts.get(name, least) != least]
     if not suspects:
         return False
     # Each takes a twentieth of a second; and objects that are no longer in use may still exist.
