@@ -306,7 +306,8 @@ def test_a_recording_names_neither_the_machine_nor_a_folder(path):
 )
 def test_a_trace_of_any_torch_is_made_anonymous(path, text, anonymous):
     path.write_text(text)
-    make_anonymous(path, "t.json")
+    with path.open("r+b") as file:
+        make_anonymous(file, "t.json")
     assert json.loads(path.read_text()) == anonymous
     path.unlink()
 

@@ -285,6 +285,43 @@ def test_a_word_that_is_a_namespace_is_not_measured_with_the_spelling_that_is_me
     assert outcome(on_cpu(lambda: vector.sin()), forbid_ops=["olib::*", "thing", "quantized"]) == "holds"
 
 
+def recorded_by_torch(code):
+    """Return the operators that torch's own profiler records of a call, as it does for whoever uses it."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+        code()
+    return {event.name for event in own.events()}
+
+
+def test_an_operator_made_in_python_is_recorded_each_time_and_torch_calls_it_as_before_in_between():
+    @torch.library.custom_op("olib::again", mutates_args=())
+    def again(x: torch.Tensor) -> torch.Tensor:
+        return x.cos()
+
+    before = recorded_by_torch(lambda: again(vector))
+    for _ in range(2):
+        assert outcome(on_cpu(lambda: again(vector)), ops={"olib::again": 1}) == "holds"
+        assert recorded_by_torch(lambda: again(vector)) == before
+
+
+def test_the_way_past_the_dispatcher_that_is_made_while_an_operator_is_measured_stays():
+    @torch.library.custom_op("olib::renewed", mutates_args=())
+    def renewed(x: torch.Tensor) -> torch.Tensor:
+        return x.cos()
+
+    op = renewed._opoverload
+    if not hasattr(op, "_enable_pyobj_dispatch"):
+        pytest.skip("this torch calls no operator past its dispatcher")
+    made = []
+
+    def code():
+        op._enable_pyobj_dispatch(True)
+        made.append((op._pyobj_dispatcher, op._op))
+        return renewed(vector)
+
+    on_cpu(code)
+    assert (op._pyobj_dispatcher, op._op) == made[-1]
+
+
 LIVE = """
 @pytest.mark.torchprof(device='cpu', {limits})
 def test_it(): torch.relu(x)

@@ -16,7 +16,7 @@ from pytest_torchprof.text import plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.gpu_time import Occupation
@@ -255,8 +255,10 @@ TABLE: Final = (
 )
 """Every number, in the order in which they are printed and kept."""
 BY_NAME: Final = {number.name: number for number in TABLE}
-OF_STEP: Final = tuple(number.name for number in TABLE if number.scope == "step")
-OF_WINDOW: Final = tuple(number.name for number in TABLE if number.scope == "window")
+_OF_STEP: Final = tuple(number for number in TABLE if number.scope == "step")
+_OF_WINDOW: Final = tuple(number for number in TABLE if number.scope == "window")
+OF_STEP: Final = tuple(number.name for number in _OF_STEP)
+OF_WINDOW: Final = tuple(number.name for number in _OF_WINDOW)
 
 
 class Numbers(Struct, frozen=True, kw_only=True):
@@ -340,18 +342,17 @@ class AllAttributes(StepAttributes):
 
 def of_part(trace: Trace, part: Part, *, hidden: bool = False) -> Numbers:
     """Return the numbers of a step or range; ``hidden`` kernels left no event, so that their numbers are not known."""
-    return _computed(StepWork(trace, part), "step", trace, hidden=hidden)
+    return _computed(StepWork(trace, part), _OF_STEP, trace, hidden=hidden)
 
 
 def of_window(trace: Trace, compiled: Compile) -> Numbers:
     """Return the numbers that only the whole window has."""
-    return _computed(Window(trace, compiled), "window", trace)
+    return _computed(Window(trace, compiled), _OF_WINDOW, trace)
 
 
-def _computed(source: StepWork | Window, scope: str, trace: Trace, *, hidden: bool = False) -> Numbers:
+def _computed(source: StepWork | Window, numbers: Iterable[Number], trace: Trace, *, hidden: bool = False) -> Numbers:
     unknown = trace.device_kind.lacks | ({"kernels"} if hidden else set())
-    known = (number for number in TABLE if number.scope == scope and number.needs not in unknown)
-    values: dict[str, Any] = {number.name: number.of(source) for number in known}
+    values: dict[str, Any] = {number.name: number.of(source) for number in numbers if number.needs not in unknown}
     return Numbers(**values)
 
 

@@ -417,6 +417,6 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         threads=tuple(sorted(set(session.threads))),
         problems=(session.problem.to_plain(),) if session.problem else (),
         lines=session.all_lines_marked,
-        captured_graphs=accelerator().captured_graphs(session.replays),
+        captured_graphs=session.captured_graphs,
         **known,
     )

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import metadata
 from mmap import mmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -27,6 +27,8 @@ from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.trace.metadata import KEY, Environment
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from pytest_torchprof.capture.session import Session
     from pytest_torchprof.trace.metadata import Metadata
 
@@ -52,11 +54,12 @@ def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadat
         session.export(unfinished)
         if session.marked:
             _settle_marks(unfinished, keep=metadata.lines is True)
-        make_anonymous(unfinished, path.name)
         metadata = replace(metadata, tensor_lists=session.tensor_lists)
         if metadata.device is not None and kind_of(metadata.device).has_launches:
             metadata = replace(metadata, triton_kernels=triton_kernels(unfinished))
-        write_metadata(unfinished, metadata)
+        with unfinished.open("r+b") as file:
+            make_anonymous(file, path.name)
+            write_metadata(file, metadata)
     return metadata
 
 
@@ -73,31 +76,32 @@ def _settle_marks(path: Path, *, keep: bool) -> None:
 
 def replace_metadata(path: Path, metadata: Metadata) -> None:
     """Replace what the recording at `path` has under its `torchprof` key by `metadata`; all of it or nothing."""
-    with replacing(path) as unfinished:
+    with replacing(path) as unfinished, unfinished.open("w+b") as file:
         # The key is the last of the file, and alone on its line: text in JSON has no line ends.
         trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())
-        unfinished.write_bytes(trace + b"\n}\n")
-        write_metadata(unfinished, metadata)
+        file.write(trace + b"\n}\n")
+        write_metadata(file, metadata)
 
 
-def make_anonymous(path: Path, name: str) -> None:
+def make_anonymous(file: BinaryIO, name: str) -> None:
     """Blank out `host_name` and call the trace `name`, which must not be longer than its path; in place."""
-    with path.open("r+b") as file:
-        head = file.read(_MARGIN)
-        host = _HOST.search(head.partition(b'"traceEvents"')[0])
-        if host:
-            _overwrite(file, host.start(), b"", len(host[0]))
+    head = file.read(_MARGIN)
+    host = _HOST.search(head.partition(b'"traceEvents"')[0])
+    if host:
+        _overwrite(file, host.start(), b"", len(host[0]))
+    tail, rest = 0, head
+    if len(head) == _MARGIN:
         tail = max(0, file.seek(0, 2) - _MARGIN)
         file.seek(tail)
         rest = file.read()
-        # Looked for from the end: an expression would try every character of the events.
-        at = rest.rfind(_NAME_KEY)
-        if at >= 0 and (named := _NAME.match(rest, at)):
-            start, end = named.span(1)
-            _overwrite(file, tail + start, b'"%s"' % _quoted(name), end - start)
+    # Looked for from the end: an expression would try every character of the events.
+    at = rest.rfind(_NAME_KEY)
+    if at >= 0 and (named := _NAME.match(rest, at)):
+        start, end = named.span(1)
+        _overwrite(file, tail + start, b'"%s"' % _quoted(name), end - start)
 
 
-def _overwrite(file: IO[bytes], at: int, text: bytes, length: int) -> None:
+def _overwrite(file: BinaryIO, at: int, text: bytes, length: int) -> None:
     if len(text) <= length:
         file.seek(at)
         file.write(text.ljust(length))
@@ -117,9 +121,9 @@ def environment(device: str) -> Environment:
         rocm=torch.version.hip,
         torch=str(torch.__version__),
         triton=_triton_version(),
-        python=platform.python_version(),
+        python=_python_version(),
         cpu=_cpu_model(),
-        platform=f"{platform.system()}-{platform.machine()}",
+        platform=_platform(),
         **_precision_flags(),
         cuda_launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
         launches_wait=launches_wait(),
@@ -144,6 +148,15 @@ def _precision_flags() -> dict[str, Any]:
         "tf32_cudnn": cudnn.conv.fp32_precision == "tf32",
         "matmul_precision": overall,
     }
+
+
+# These stay as they are, and Python works each out anew.
+_python_version = cache(platform.python_version)
+
+
+@cache
+def _platform() -> str:
+    return f"{platform.system()}-{platform.machine()}"
 
 
 @cache

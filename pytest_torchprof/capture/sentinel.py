@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.capture.devices import synchronize
 from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.recording.reader import read
@@ -15,11 +14,15 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_torchprof.capture.devices import LiveDevice
     from pytest_torchprof.trace import Trace
 
 
-def launch_sentinel(spare: torch.Tensor) -> None:
-    """Launch tiny kernels at the head of the window, where some may be lost, and wait until they are done."""
+def launch_sentinel(spare: torch.Tensor, beside: type[LiveDevice]) -> None:
+    """Launch tiny kernels at the head of the window, where some may be lost, and wait until they are done.
+
+    ``beside``: the kind of device that torch has here.
+    """
     from torch.profiler import record_function
 
     device = str(spare.device)
@@ -30,7 +33,7 @@ def launch_sentinel(spare: torch.Tensor) -> None:
         else:
             # Work that runs where it is called is never lost. A number would be cast first, by four more operators.
             spare.add_(spare)
-        synchronize(device)
+        beside.settle(device)
 
 
 class Losses(NamedTuple):

@@ -14,9 +14,7 @@ from pytest_torchprof.capture.devices import (
     Replays,
     accelerator,
     after_measured_code,
-    devices_in_use,
     live_device,
-    synchronize,
 )
 from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
@@ -52,8 +50,10 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler.profiler import _KinetoProfile
 
+    from pytest_torchprof.capture.devices import LiveDevice
     from pytest_torchprof.capture.torch_profiler_calls import ProfilerStart, SwitchedOff
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.trace.captured_graphs import CapturedGraph
     from pytest_torchprof.trace.metadata import TensorLists
 
 
@@ -69,6 +69,7 @@ class Session:
 
     def __init__(self, device: str, record: frozenset[str] = frozenset(), *, events_alone: bool = False) -> None:
         self._device = device
+        self._beside: type[LiveDevice] = accelerator()
         self._record = record
         self._events_alone = events_alone
         self._thread = threading.get_ident()
@@ -97,7 +98,7 @@ class Session:
         if not torch_profiler.records_files():  # pragma: no cover - some builds of torch
             raise NotMeasured(NoKineto())
         profiler = torch_profiler.profiler(
-            accelerator().activities(),
+            self._beside.activities(),
             with_stack=self._with_stack,
             profile_memory="memory" in self._record,
             with_operands=not self._events_alone,
@@ -110,7 +111,7 @@ class Session:
         with without_profiler_lines():
             torch_profiler.prepare(profiler, loads_compiler=not self._events_alone)
         # Work that is still queued would run inside the window without a launch in it.
-        synchronize(self._device)
+        self._beside.settle(self._device)
         # torch records stacks by a profile function, which replaces any other.
         self._profiled_by = sys.getprofile() if self._with_stack else None
         with without_profiler_lines():
@@ -119,13 +120,13 @@ class Session:
         try:
             self._starts = self._watch.enter_context(torch_profiler_calls.profiler_starts())
             self._switched_off = self._watch.enter_context(torch_profiler_calls.switched_off())
-            self.replays = self._watch.enter_context(accelerator().replays())
+            self.replays = self._watch.enter_context(self._beside.replays())
             self._watch.enter_context(torch_profiler.custom_operators_recorded())
-            launch_sentinel(spare)
+            launch_sentinel(spare, self._beside)
             del spare
             if self._counts_memory:
-                self.devices = devices_in_use(self._device)
-                self._peaks = self._watch.enter_context(accelerator().peaks(self.devices))
+                self.devices = self._beside.in_use(self._device)
+                self._peaks = self._watch.enter_context(self._beside.peaks(self.devices))
         except BaseException:
             self._end()
             raise
@@ -150,6 +151,11 @@ class Session:
     def threads(self) -> list[str]:
         """The names of the work that the measured calls handed to other threads."""
         return self._handed_over.names
+
+    @property
+    def captured_graphs(self) -> tuple[CapturedGraph, ...] | None:
+        """What is known of the captures of the graphs that the measured calls replayed; None if nothing is."""
+        return self._beside.captured_graphs(self.replays)
 
     @property
     def marked(self) -> bool:
@@ -199,9 +205,9 @@ class Session:
         if kind_of(self._device).has_launches:
             self._wait_for_threads()
         # Looked up again: the measured code may have used a device that was idle before.
-        self.devices = devices_in_use(self._device)
+        self.devices = self._beside.in_use(self._device)
         with after_measured_code():
-            accelerator().synchronize(self.devices)
+            self._beside.synchronize(self.devices)
         if self._counts_memory:
             peak = self._peaks.largest_bytes(self.devices)
             self.memory = {"peak_memory_bytes": peak}
@@ -220,7 +226,7 @@ class Session:
     def _wait_for_threads(self) -> None:
         """Let other threads finish their work while it is recorded; NotMeasured if it takes too long."""
         with after_measured_code():
-            late = self._handed_over.why_unfinished(lambda: synchronize(self._device))
+            late = self._handed_over.why_unfinished(lambda: self._beside.settle(self._device))
         if late is not None:
             raise NotMeasured(OtherThreadNotDone(late, PATIENCE_S))
 

@@ -15,6 +15,7 @@ from pytest_torchprof.analysis.regions import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 _RUNNERS = ("AOTIModelPackageLoader", "AOTIModelContainerRunnerCpu")
 _CALLS = ("run", "boxed_run")
@@ -30,8 +31,11 @@ def packages_marked() -> Iterator[bool]:
     kinds = [kind for name in _RUNNERS if (kind := getattr(aoti, name, None)) is not None]
     before = [(kind, name, call) for kind in kinds for name in _CALLS if (call := vars(kind).get(name)) is not None]
     held = any(_is_bound(vars(kind)) for kind in kinds)
-    for kind, name, call in before:
-        setattr(kind, name, _marked(call))
+    if before:
+        from torch._C._profiler import _RecordFunctionFast
+
+        for kind, name, call in before:
+            setattr(kind, name, _marked(call, _RecordFunctionFast))
     try:
         yield held
     finally:
@@ -41,13 +45,10 @@ def packages_marked() -> Iterator[bool]:
 
 def _is_bound(methods: Mapping[str, Any]) -> bool:
     """Return whether a bound method of one of the calls exists; besides the class, only that refers to its function."""
-    functions = {
-        name: function
-        for name, method in methods.items()
-        if (function := getattr(method, "__func__", None)) is not None
-    }
-    counts = {name: sys.getrefcount(function) for name, function in functions.items()}
-    suspects = [name for name in _CALLS if name in counts and counts[name] != min(counts.values())]
+    functions = {name: method.__func__ for name, method in methods.items() if hasattr(method, "__func__")}
+    counts = dict(zip(functions, map(sys.getrefcount, functions.values()), strict=True))
+    least = min(counts.values(), default=0)
+    suspects = [name for name in _CALLS if counts.get(name, least) != least]
     if not suspects:
         return False
     # Each takes a twentieth of a second; and objects that are no longer in use may still exist.
@@ -55,11 +56,9 @@ def _is_bound(methods: Mapping[str, Any]) -> bool:
     return any(isinstance(holder, MethodType) for name in suspects for holder in gc.get_referrers(functions[name]))
 
 
-def _marked(call: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._C._profiler import _RecordFunctionFast
-
+def _marked(call: Callable[..., Any], mark: Callable[[str], AbstractContextManager[object]]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _RecordFunctionFast(PACKAGE):
+        with mark(PACKAGE):
             return call(*args, **kwargs)
 
     # As functools.wraps does, which takes several times as long: each measurement replaces these methods.

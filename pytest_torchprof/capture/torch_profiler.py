@@ -17,7 +17,7 @@ from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from torch._C._profiler import _ExperimentalConfig
@@ -218,17 +218,38 @@ def custom_operators_recorded() -> Iterator[None]:
     torch 2.15 calls these past its dispatcher (``OpOverload._enable_pyobj_dispatch``), which leaves no event. Run with
     torch 2.13, which has no such way, and 2.15.
     """
-    can_be_passed = hasattr(import_module("torch._ops").OpOverload, "_enable_pyobj_dispatch")
-    definitions = getattr(import_module("torch._library.custom_ops"), "OPDEFS", {}) if can_be_passed else {}
-    operators: list[Any] = [getattr(definition, "_opoverload", None) for definition in list(definitions.values())]
-    passed_by = [op for op in operators if getattr(op, "_pyobj_dispatcher", None) is not None]
-    for op in passed_by:
+    passed_by = _passed_by()
+    for op, _, _ in passed_by:
         op._enable_pyobj_dispatch(False)
     try:
         yield
     finally:
-        for op in passed_by:
+        _let_pass_by(passed_by)
+
+
+def _passed_by() -> list[tuple[Any, Any, Any]]:
+    """Return the operators that torch calls past its dispatcher, each with the way past it and what is called."""
+    if not hasattr(import_module("torch._ops").OpOverload, "_enable_pyobj_dispatch"):
+        return []
+    # torch itself makes a hundred: ``values()`` looks at the dictionary again for each.
+    references = import_module("torch._library.custom_ops").OPDEFS.valuerefs()
+    operators = [definition._opoverload for held in references if (definition := held()) is not None]
+    try:
+        return [(op, op._pyobj_dispatcher, op._op) for op in operators if op._pyobj_dispatcher is not None]
+    except AttributeError:  # A torch that keeps them under other names.
+        return [(op, None, None) for op in operators if op._is_pyobj_dispatcher_enabled()]
+
+
+def _let_pass_by(operators: Iterable[tuple[Any, Any, Any]]) -> None:
+    """Let torch call the operators past its dispatcher as before; what somebody has made for one meanwhile stays.
+
+    What stood is put back: torch would look through the schema of each and make all anew, in many times the time.
+    """
+    for op, dispatcher, call in operators:
+        if dispatcher is None:
             op._enable_pyobj_dispatch(True)
+        elif op._pyobj_dispatcher is None:
+            op._pyobj_dispatcher, op._op = dispatcher, call
 
 
 @contextmanager

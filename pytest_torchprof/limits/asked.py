@@ -67,7 +67,8 @@ def read_limits(
     by_name = {limit.name: limit for limit in known}
     taken = settings_of(by_name[name] for name in given if name in by_name)
     given = {**{name: value for name, value in (defaults or {}).items() if name in taken}, **given}
-    words: dict[str, Limit | Setting] = {**by_name, **settings_of(by_name.values())}
+    settings = {} if given.keys() <= by_name.keys() else settings_of(by_name.values())
+    words: dict[str, Limit | Setting] = {**by_name, **settings}
     values = {}
     for name, value in given.items():
         word = words.get(name)
@@ -91,7 +92,7 @@ def read_limits(
         for name in given
         if (limit := by_name.get(name)) is not None
     )
-    if not more_to_come:
+    if settings and not more_to_come:
         _refuse_lone_settings(given, by_name.values())
     _refuse_contradictions(asked)
     return asked

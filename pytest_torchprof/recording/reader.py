@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 _EVENTS = "traceEvents"
+_VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
 """What may stand in front of JSON: a mark of the text's coding, blanks, new lines."""
 
@@ -257,7 +258,7 @@ def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
 def _document(text: bytes) -> dict[str, msgspec.Raw]:
     """Return the document's values by key, undecoded; an error if it has no list of events."""
     try:
-        document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        document = _VALUES.decode(text)
     except msgspec.ValidationError:
         document = {}
     if bytes(memoryview(document.get(_EVENTS, b""))[:1]) != b"[":

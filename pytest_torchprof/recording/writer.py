@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 _OPENING = b',\n"%s": ' % KEY.encode()
 
 
-def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
+def write_metadata(file: BinaryIO, metadata: Metadata) -> None:
     """Put our key into an exported, unpacked trace file, in place: the caller has given it a name of its own."""
-    path = fspath(path)
     try:
         value = encode(metadata)
     except UnicodeEncodeError as error:
         raise _half_a_character(error) from None
-    with open(path, "r+b") as file:  # noqa: PTH123
-        start = max(0, file.seek(0, SEEK_END) - 4096)
-        file.seek(start)
-        end = file.read().rfind(b"}")
-        if end < 0:
-            raise UnreadableRecording(f"{shown(path)} is not a recording: it does not end as a JSON object does.")
-        _put_key(file, start + end, value)
+    start = max(0, file.seek(0, SEEK_END) - 4096)
+    file.seek(start)
+    end = file.read().rfind(b"}")
+    if end < 0:
+        raise UnreadableRecording(
+            f"{shown(fspath(file.name))} is not a recording: it does not end as a JSON object does."
+        )
+    _put_key(file, start + end, value)
 
 
 def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:

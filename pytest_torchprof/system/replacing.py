@@ -10,36 +10,33 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 UNFINISHED: Final = ".torchprof.*.tmp"
 """The name pattern of files that remain if a process was killed while it wrote one."""
 
 
-@contextmanager
-def replacing(path: Path, *, lasting: bool = False) -> Iterator[Path]:
-    """Yield a file to write, which then replaces ``path``; if writing fails, it is removed.
+def replacing(path: Path, *, lasting: bool = False) -> AbstractContextManager[Path]:
+    """Hand out a file to write, which then replaces ``path``; if writing fails, it is removed.
 
     Its name is new, so that nothing is written through a link. With ``lasting`` it is on the disk when the block ends,
     so that not even a power cut leaves half of it.
     """
-    with _moved_to(path, os.replace, lasting=lasting) as unfinished:
-        yield unfinished
+    return _moved_to(path, os.replace, lasting=lasting)
 
 
-@contextmanager
-def creating(path: Path) -> Iterator[Path]:
-    """Yield a file to write, which then is ``path`` and on the disk; FileExistsError if by then there is another.
+def creating(path: Path) -> AbstractContextManager[Path]:
+    """Hand out a file to write, which then is ``path`` and on the disk; FileExistsError if by then there is another.
 
     Of any number of processes that do so at once one alone succeeds.
     """
-    with _moved_to(path, _move_where_free, lasting=True) as unfinished:
-        yield unfinished
+    return _moved_to(path, _move_where_free, lasting=True)
 
 
 @contextmanager
 def _moved_to(path: Path, move: Callable[[Path, Path], None], *, lasting: bool) -> Iterator[Path]:
-    unfinished = path.parent / f".torchprof.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    unfinished = path.with_name(f".torchprof.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         yield unfinished
         if lasting:

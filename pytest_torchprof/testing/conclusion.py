@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_torchprof.capture.rank import Rank
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.report.account import AnyAccount
     from pytest_torchprof.report.result import Result
@@ -91,11 +92,12 @@ def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending)
     """Judge the measurements of a test with one another, record how each came out, and return that."""
     measurements = tuple(own.measurement for own in taken)
     judgements = _judged_together(test, taken, ending)
-    conclusions = [_conclude_one(test, judgement, measurements, ending) for judgement in judgements]
+    rank = this_rank()
+    conclusions = [_conclude_one(test, judgement, measurements, ending, rank) for judgement in judgements]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
         measurement.explanation.call_by(None)
-    if this_rank().writes:
+    if rank.writes:
         test.properties.extend(entry for conclusion in conclusions for entry in properties(conclusion.result))
     for conclusion in conclusions:
         _record(test, conclusion)
@@ -168,13 +170,15 @@ def _record(test: MeasuredTest, conclusion: Conclusion) -> None:
 
 
 def _conclude_one(
-    test: MeasuredTest, judgement: Judgement, measurements: tuple[Measurement, ...], ending: Ending
+    test: MeasuredTest, judgement: Judgement, measurements: tuple[Measurement, ...], ending: Ending, rank: Rank
 ) -> Conclusion:
     came = came_out(judgement, measurements, ending, replace(test.screen, everything=False))
     writable = judgement.holds and not came.unanswerable
     compared = baseline_outcome(test, judgement, writable=writable) if judgement.profile else BaselineOutcome()
     concerns = _as_it_concerns(judgement.measurement, measurements, ending)
     result = result_of(test, judgement, came, compared, concerns)
+    if not rank.alone:
+        result = replace(result, rank=rank.number, ranks=rank.world)
     kept = _keep(test, judgement.measurement, result)
     named = _named_below(test, judgement, kept)
     label = judgement.measurement.label

@@ -89,10 +89,12 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
 
     marker = merged_marker(item)
     limits = dict(marker or {})
-    names = {limit.name for limit in known} | settings_of(known).keys()
+    names = {*_READERS, *(limit.name for limit in known)}
+    if not limits.keys() <= names:
+        names |= settings_of(known).keys()
     for keyword in limits:
-        if keyword not in names and keyword not in _READERS:
-            message = f"unknown keyword {keyword!r}; {nearest_keyword(keyword, names | set(_READERS))}"
+        if keyword not in names:
+            message = f"unknown keyword {keyword!r}; {nearest_keyword(keyword, names)}"
             raise UnknownLimit(message, Code.UNKNOWN_KEYWORD)
     options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
 

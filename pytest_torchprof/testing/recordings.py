@@ -42,6 +42,7 @@ class Recordings:
         self._keeps = keeps
         self._within = within
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch_path = Path()
 
     def new_file(self, nodeid: str, label: str | None) -> Path:
         """Return where to write the recording of a measurement, before it is decided whether to keep it."""
@@ -63,7 +64,8 @@ class Recordings:
             side = self._options.against
             folder = self._within or (None if side is None else side.results)
             self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder, ignore_cleanup_errors=True)
-        return Path(self._scratch.name)
+            self._scratch_path = Path(self._scratch.name)
+        return self._scratch_path
 
     def keep(self, recording: Path, result: Result, *, stacks: Path | None = None) -> Path | None:
         """Move the recording of a result to its final place: the folder of ``--torchprof-save``, or of failures.

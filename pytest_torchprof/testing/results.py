@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof import baseline
-from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.limits.remedies import telling_of
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
@@ -32,15 +31,13 @@ if TYPE_CHECKING:
 def result_of(
     test: MeasuredTest, judgement: Judgement, came: CameOut, compared: BaselineOutcome, ending: Ending
 ) -> Result:
-    """Return the result of a measurement, without its message and its recording."""
+    """Return the result of a measurement, without its message, its recording and the rank that made it."""
     state, measurement, profile = test.state, judgement.measurement, judgement.profile
-    seen, rank = profile or measurement.profile, this_rank()
+    seen = profile or measurement.profile
     problem = came.problem or (came.warning if came.outcome is Outcome.WARNED else None)
     result = Result(
         nodeid=test.nodeid,
         label=measurement.label,
-        rank=None if rank.alone else rank.number,
-        ranks=None if rank.alone else rank.world,
         device=test.options.device,
         outcome=came.outcome,
         reason=ending.reason or (problem.reason if isinstance(problem, NotMeasured) else None),

@@ -114,12 +114,12 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         if not isinstance(own, dict):
             return own
         kept = {name: value for name, value in limits.items() if name not in own}
-        takers = [self.settings.get(name, frozenset()) for name in kept]
-        settings = frozenset().union(*self.settings.values())
-        words = {
-            name: value for name, value in kept.items() if name not in settings or name in frozenset().union(*takers)
-        }
+        taken = frozenset().union(*(self.settings.get(name, frozenset()) for name in kept))
+        words = {name: value for name, value in kept.items() if name in taken or not self._is_setting(name)}
         return {**words, **own}
+
+    def _is_setting(self, name: str) -> bool:
+        return any(name in settings for settings in self.settings.values())
 
     def below(self, marker: Mapping[str, object] | None) -> RuleOfTest:
         """Return the rule without the limits that a marker sets itself: those fail the test whatever the rule says."""

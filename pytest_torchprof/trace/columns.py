@@ -64,7 +64,7 @@ _FEW, _RARE = 4, 16
 
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
     """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
-    if len(values) <= _FEW:
+    if len(values) <= _FEW and len(column) > _RARE:
         counted = [(value, column.count(value)) for value in values]
         if _RARE * sum([count for _, count in counted]) < len(column):
             return sorted(_places(column, counted))

@@ -292,7 +292,7 @@ def test_a_device_nobody_uses_is_left_alone(tmp_path):
         """
         import torch
         measure(ten_kernels())
-        say(list(capture.devices.devices_in_use("cuda:0")))
+        say(list(capture.devices.accelerator().in_use("cuda:0")))
         """,
     )
     assert said == [0]

@@ -152,12 +152,17 @@ class LiveDevice(ABC):
 
     @classmethod
     def in_use(cls, measured: str) -> tuple[int, ...]:  # noqa: ARG003
-        """Return the indices of the devices that may have work of this process queued."""
+        """Return the indices of the devices that may have work of this process queued, among them a measured one."""
         return ()
 
     @classmethod  # noqa: B027 - without launches there is nothing to wait for
     def synchronize(cls, indices: tuple[int, ...]) -> None:
         """Wait for all work queued on these."""
+
+    @classmethod
+    def settle(cls, measured: str) -> None:
+        """Wait for all work that this process has queued, on the measured device and others."""
+        cls.synchronize(cls.in_use(measured))
 
     @classmethod
     def peaks(cls, indices: tuple[int, ...]) -> AbstractContextManager[Peaks]:  # noqa: ARG003
@@ -262,7 +267,10 @@ def accelerator() -> type[LiveDevice]:
     Whatever is measured, the process may have work queued there: the profiler records it, and every measurement waits
     for it.
     """
-    return next(live for live in _live_kinds().values() if live.is_there())
+    for live in _live_kinds().values():
+        if live.is_there():
+            return live
+    raise AssertionError  # The CPU is always there.
 
 
 @contextmanager
@@ -291,15 +299,9 @@ def why_unusable(device: str) -> Reason | None:
     return why_beside if live is beside else live.why_unusable()
 
 
-def devices_in_use(device: str) -> tuple[int, ...]:
-    """Return the indices of the accelerators that may have work of this process queued, `device` if it is one."""
-    return accelerator().in_use(device)
-
-
 def synchronize(device: str) -> None:
     """Wait for all work that this process has queued, on `device` and others; the profiler waits only for one."""
-    beside = accelerator()
-    beside.synchronize(beside.in_use(device))
+    accelerator().settle(device)
 
 
 class MeasuredCodeFailed(Exception):
