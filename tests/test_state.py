@@ -68,9 +68,9 @@ KNOWN = {
     "recording/events.py": (COLUMNS, "gpu part"),
     "recording/reader.py": (COLUMNS, "columns"),
     "testing/body.py": ("unittest's, where it looks up a coroutine method", "original.__self__"),
-    "testing/conclusion.py": (AN_ERROR, "error"),
-    "testing/ending.py": (AN_ERROR, "error"),
+    "testing/failure.py": (AN_ERROR, "error"),
     "testing/judgement.py": (AN_ERROR, "error"),
+    "testing/misses.py": (AN_ERROR, "error"),
     "testing/pytest_report.py": (f"{A_REPORT}, and what lies in it", "crash entries[-1] problem report"),
     "testing/rank_ends.py": (A_REPORT, "report"),
     "testing/ranks/inside.py": (CONFIGURATION, "config config.option"),
@@ -89,7 +89,8 @@ RESULTS = (
         for path in sorted((PACKAGE / folder).rglob("*.py"))
     ),
     "cli/report_sources.py",
-    *("testing/conclusion.py", "testing/handed_over.py", "testing/judgement.py", "testing/outcome.py"),
+    *("testing/accounts.py", "testing/conclusion.py", "testing/failure.py", "testing/handed_over.py"),
+    *("testing/judged_together.py", "testing/judgement.py", "testing/misses.py", "testing/outcome.py"),
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
 OPEN = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,10 +23,10 @@ from pytest_torchprof.reasons.errors import (
 )
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
-from pytest_torchprof.testing.ending import as_one, is_skip, lost_in_threads
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
+from pytest_torchprof.testing.misses import Misses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,12 +72,8 @@ class TestRun(Struct, kw_only=True):
     """The error with which the judging ended, if any."""
     failed_part: BaseException | None = None
     """The error of the first subtest that pytest counts as failed; the test itself goes on."""
-    in_threads: list[TorchprofError] = field(default_factory=list)
-    """What the limits of ``expect()`` raised in threads that the test has started, as far as it is not judged."""
-    misses: WeakSet[TorchprofError] = field(default_factory=WeakSet)
-    """What they raised anywhere, as far as something still holds it."""
-    thrown_away: list[TorchprofError] = field(default_factory=list)
-    """Our errors that Python has reported and thrown away, of whichever test."""
+    misses: Misses = field(default_factory=Misses)
+    """What the limits of ``expect()`` have raised."""
 
     @property
     def body_is_step(self) -> bool:
@@ -208,8 +202,8 @@ class TestRun(Struct, kw_only=True):
                 screen=self.test.screen.beside(_PYTESTS),
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
-                in_threads=self.in_threads,
-                misses=self.misses,
+                in_threads=self.misses.in_threads,
+                misses=self.misses.anywhere,
             ),
             of_body=self.body_is_step,
             why_not=why_not,
@@ -292,30 +286,6 @@ class TestRun(Struct, kw_only=True):
         counts_more = isinstance(problem, LimitsMissed) and isinstance(self.failed_part, NotMeasured)
         if self.failed_part is None or counts_more:
             self.failed_part = problem
-
-    def lost_miss(self, raised: BaseException | None) -> TorchprofError | None:
-        """Return what each ``expect()`` raised that nothing has caught and that has never reached the test; once.
-
-        Nothing else counts where an error was ``raised`` in the test; a skip is none.
-        """
-        if isinstance(raised, TorchprofError):
-            self.misses.discard(raised)
-        if raised is not None and not is_skip(raised):
-            self.forget_misses()
-            return None
-        if self.misses:
-            # A task reports its error when it is freed, which may hang on a cycle of references.
-            gc.collect()
-        thrown_away = (problem for problem in self.thrown_away if problem in self.misses)
-        lost = as_one(dict.fromkeys([*lost_in_threads(self.in_threads), *thrown_away]))
-        if lost is not None:
-            self.forget_misses()
-        return lost
-
-    def forget_misses(self) -> None:
-        """Drop what ``expect()`` has raised: it is judged."""
-        self.in_threads.clear()
-        self.thrown_away.clear()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
