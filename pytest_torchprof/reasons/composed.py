@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Final, Union
 
 from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     adopting,
+    asked_wrongly,
+    baselines,
     branch,
     caches,
     capturing,
     comparing,
     compiling,
+    devices,
     findings,
     fleet,
     gpu_trouble,
@@ -20,6 +23,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     lost_ranks,
     lost_work,
     measuring,
+    mixed_jobs,
     names_asked,
     operators_untold,
     other_ranks,

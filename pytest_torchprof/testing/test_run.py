@@ -13,7 +13,6 @@ from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.limits import read_limits, refuse_none
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import (
     LimitsMissed,
     NotMeasured,
@@ -145,19 +144,17 @@ class TestRun(Struct, kw_only=True):
 
     def _refuse_inside(self) -> None:
         if self.measuring:
-            hint = " (the marker measures the whole body: request the fixture in the test's signature)"
-            raise TorchprofError(
-                f"{self.test.nodeid} asks for a measurement inside another one of its own"
-                f"{hint if self.body_is_step else ''}; measure one after the other",
-                Code.FIXTURE_MISUSE,
-            )
+            from pytest_torchprof.reasons.asked_wrongly import MeasuresInside  # noqa: PLC0415 - for what is refused alone
+
+            raise TorchprofError.because(MeasuresInside(self.test.nodeid, of_body=self.body_is_step))
 
     def _begun(self, label: str | None, asked: tuple[Asked, ...]) -> Measurement:
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
-            message = f"the label {label!r} is used twice in {self.test.nodeid}; each measurement needs its own"
-            raise UnknownLimit(message, Code.FIXTURE_MISUSE)
+            from pytest_torchprof.reasons.asked_wrongly import LabelTwice  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(LabelTwice(label, self.test.nodeid))
         self.labels.add(label)
         self.unused_limits = {}
         return self.add(label, asked)
@@ -172,10 +169,9 @@ class TestRun(Struct, kw_only=True):
 
     def _set(self, limits: Mapping[str, object]) -> None:
         if self.measuring or any(measurement.is_open for measurement in self.measurements.values()):
-            raise TorchprofError(
-                f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
-                Code.FIXTURE_MISUSE,
-            )
+            from pytest_torchprof.reasons.asked_wrongly import LimitsSetInside  # noqa: PLC0415 - for what is refused alone
+
+            raise TorchprofError.because(LimitsSetInside(self.test.nodeid))
         refuse_none(limits, "torchprof.limits()")
         self._read(limits, more_to_come=True)
         self.own_limits = {**self.own_limits, **limits}
@@ -184,7 +180,9 @@ class TestRun(Struct, kw_only=True):
     def _read(self, limits: Mapping[str, object], *, more_to_come: bool = False) -> tuple[Asked, ...]:
         """Return the limits of a measurement: these, those that the body has set, and the marker's."""
         if option := next((name for name in limits if name in MARKER_OPTIONS), None):
-            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
+            from pytest_torchprof.reasons.asked_wrongly import OptionOfMarker  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(OptionOfMarker(option))
         words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
         given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
         state = self.test.state
