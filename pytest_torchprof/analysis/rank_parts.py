@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.messages import groups_of
 from pytest_torchprof.analysis.ranks import RankPart
 from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.kernels.operand_types import recorded_types
-from pytest_torchprof.reasons.catalogue import to_stored
+from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.limits import HOLDS, failure_of
-from pytest_torchprof.reasons.catalogue import portable
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.account import Kept, LimitsNotHeld, NotJudgedOnCpu, WithoutMeasurement
 from pytest_torchprof.report.outcome import Outcome

@@ -13,7 +13,6 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits.limit import unmeasured
-from pytest_torchprof.reasons.catalogue import from_stored, portable
 from pytest_torchprof.reasons.commit_gaps import OnOtherDevice
 from pytest_torchprof.reasons.comparing import (
     AdoptedWithoutTimes,
@@ -28,6 +27,7 @@ from pytest_torchprof.reasons.comparing import (
     TypesUnknown,
     WorkersShareDevice,
 )
+from pytest_torchprof.reasons.decoding import from_stored, portable
 from pytest_torchprof.report.account import BaselineFailure
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of
