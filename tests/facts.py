@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof import NotMeasured, UnreadableRecording
+from pytest_torchprof import NotMeasured, TorchprofError, UnreadableRecording
 from pytest_torchprof.reasons.catalogue import from_plain
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ def why_not(judge: Callable[[], object]) -> Reason:
     """Return for which reason nothing is judged."""
     with pytest.raises(NotMeasured) as raised:
         judge()
+    return raised.value.reason
+
+
+def why_refused(read: Callable[[], object]) -> Reason:
+    """Return for which reason what is asked for cannot be had."""
+    with pytest.raises(TorchprofError) as raised:
+        read()
     return raised.value.reason
 
 

@@ -589,7 +589,7 @@ def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adop
         ("child, files='all'", "files: expected a whole number from 1 or \"any\", got 'all'"),
         ("child, timeout=-1", "timeout: expected seconds, 0 or more, got -1"),
         ("child, max_kernel=1", "'max_kernel' is no limit; did you mean 'max_kernels'?"),
-        ("child, device='cpu'", "'device' is no limit of one measurement; put it in the marker"),
+        ("child, device='cpu'", "'device' is no limit"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_called(adopt, arguments, words):
@@ -633,7 +633,7 @@ def test_look(torchprof):
 def test_nothing_else_is_measured_meanwhile(adopt):
     result = adopt(one_test("torchprof.adopt(lambda folder: torchprof(torch.sin, x), 'outer')"))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*asks for a measurement inside another one of its own*fixture-misuse*"])
+    result.stdout.fnmatch_lines(["*measurement inside another*fixture-misuse*"])
 
 
 @pytest.mark.parametrize(
@@ -668,7 +668,7 @@ def test_what_was_refused_is_not_measured_although_nobody_heard_of_it(adopt):
     body = SWALLOWED.replace("\n", "\n    ") + "\n    torchprof.adopt(both, 'outer', step='decode', max_kernels=2)"
     result = adopt(one_test(body))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*inner: not measured: *asks for a measurement inside another*fixture-misuse*"])
+    result.stdout.fnmatch_lines(["*inner: not measured: *measurement inside another*fixture-misuse*"])
 
 
 def test_of_two_that_are_adopted_on_threads_at_once_the_one_that_was_refused_is_not_measured(adopt):
@@ -685,7 +685,7 @@ def test_of_two_that_are_adopted_on_threads_at_once_the_one_that_was_refused_is_
     first.join()"""
     result = adopt(one_test(body))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*second: not measured: *asks for a measurement inside another*"])
+    result.stdout.fnmatch_lines(["*second: not measured: *measurement inside another*"])
 
 
 def test_labels_are_used_once(adopt):

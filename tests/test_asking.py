@@ -21,13 +21,13 @@ BODY = "\ndef test_it():\n    raise AssertionError('not refused')\n"
         ("max_kernels=3, min_kernels=9", "max_kernels=3 and min_kernels=9 cannot both hold"),
         (
             "kernels=['sin', 'cos'], forbid_kernels='cos'",
-            "'cos' stands in kernels and in forbid_kernels, which cannot both hold",
+            "'cos' stands in kernels and in forbid_kernels* [[]contradiction[]]",
         ),
         (
             "kernels={gemm(): 2}, forbid_kernels=[gemm()]",
-            "gemm() stands in kernels and in forbid_kernels, which cannot both hold",
+            "gemm() stands in kernels and in forbid_kernels* [[]contradiction[]]",
         ),
-        ("ops='mm', forbid_ops=['mm']", "'mm' stands in ops and in forbid_ops, which cannot both hold"),
+        ("ops='mm', forbid_ops=['mm']", "'mm' stands in ops and in forbid_ops* [[]contradiction[]]"),
         ("kernels=gemm", "kernels=gemm is a function; call it: kernels=gemm()"),
         ("forbid_kernels=[family]", "forbid_kernels=[[]family]: family is the * call it: family('reduction')"),
         ("kernels={triton: 2}", "triton is the function that makes a selector; call it: triton()"),
@@ -100,7 +100,7 @@ def test_it(torchprof):
         ("max_time=5", "unknown keyword 'max_time'; did you mean 'max_gpu_time'?"),
         (
             "kernel_limit=5",
-            "unknown keyword 'kernel_limit'; expected a keyword that `pytest --markers` lists, such as kernels; *",
+            "unknown keyword 'kernel_limit'; *`pytest --markers`*, such as kernels; *",
         ),
         ("forbid='slow'", "'slow' is no finding; expected one of *launch-gaps*"),
     ],

@@ -173,13 +173,13 @@ def repeated(text: str, *, repeat: int, only_in: str | None = None) -> str:
 LINE_OF_ALL = '{"only_in": "1-999999", "name": "k"}'
 DAMAGE = {
     "older schema": (lambda text: text.replace('"schema": 2', '"schema": 1'), "reads schema 2 alone"),
-    "newer schema": (lambda text: text.replace('"schema": 2', '"schema": 3'), "install a newer pytest-torchprof"),
-    "merge markers": (merge_markers, "a merge left its markers"),
+    "newer schema": (lambda text: text.replace('"schema": 2', '"schema": 3'), "[baseline-newer]"),
+    "merge markers": (merge_markers, "[baseline-merged]"),
     "an entry twice": (lambda text: text.replace("test_b", "test_a"), '"test_a" twice'),
-    "cut end": (lambda text: text[: len(text) // 2], "its end is missing"),
-    "cut inside a string": (lambda text: text[: text.index("nvjet") + 3], "its end is missing"),
+    "cut end": (lambda text: text[: len(text) // 2], "end is missing"),
+    "cut inside a string": (lambda text: text[: text.index("nvjet") + 3], "end is missing"),
     "empty": (lambda _: "", "it is empty"),
-    "not JSON": (lambda text: text.replace(":", "=", 1), "it is not JSON (line 2"),
+    "not JSON": (lambda text: text.replace(":", "=", 1), "not JSON (line 2"),
     "another JSON": (lambda _: "[1, 2]", "no baseline"),
     "no schema": (lambda text: text.replace('"schema": 2', '"schema": "1"'), "no baseline"),
     "wrong type": (lambda text: text.replace('"launches": 3', '"launches": "3"', 1), "`int | null`, got `str`"),
@@ -360,7 +360,7 @@ def one_entry():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (lambda: " " * 17 * 1024**2, "larger than any baseline"),
+        (lambda: " " * 17 * 1024**2, "than any baseline"),
         (lambda: entries_of([KERNEL, "end"], count=10_001), "more than 10,000 entries"),
         (lambda: entries_of(*[[{**KERNEL, "op": str(n)}, "end"] for n in range(10_001)]), "10,000 launch orders"),
         (lambda: entries_of([*[{**KERNEL, "name": str(n)} for n in range(10_001)], "end"]), "more than 10,000 names"),

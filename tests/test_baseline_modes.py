@@ -7,12 +7,15 @@ import re
 import shlex
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import fresh
 import pytest
+from facts import reasons_in
 
 from pytest_torchprof.baseline import file as baseline_file
 from pytest_torchprof.baseline import read
+from pytest_torchprof.reasons.baselines import MergeMarkersLeft
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 pytestmark = pytest.mark.any_torch
@@ -291,9 +294,10 @@ def test_an_unreadable_baseline_is_an_error_and_stays_as_it_is(run_tests, pytest
     torn = "<<<<<<< HEAD\n" + path.read_text() + "=======\n>>>>>>> other\n"
     path.write_text(torn)
     for mode in ("compare", "update"):
-        result = run_tests(ONE, f"--torchprof-baseline={mode}")
+        result = run_tests(ONE, f"--torchprof-baseline={mode}", "--torchprof-report=out.json")
         result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["*__torchprof__*cannot read this baseline: a merge left its markers*"])
+        result.stdout.fnmatch_lines(["*__torchprof__*a merge left*markers*baseline-merged*"])
+        assert reasons_in(Path("out.json")) == [MergeMarkersLeft(str(path))]
         assert path.read_text() == torn
 
 

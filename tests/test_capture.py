@@ -470,7 +470,7 @@ def test_the_environment_says_what_precision_is_in_use_by_either_set_of_flags(pa
         torch.backends.cuda.matmul.fp32_precision = "none"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 def test_what_no_driver_tells_is_unknown():
     assert isinstance(nvml.driver_version(), nvml.Unknown)
     assert isinstance(nvml.clocks_mhz("GPU-0"), nvml.Unknown)
@@ -514,8 +514,8 @@ def test_a_device_that_cannot_be_measured_is_refused_with_what_can(device, text)
     assert "'cpu'" in str(caught.value)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
 def test_a_gpu_that_is_not_there_is_refused(device):
-    with pytest.raises(TorchprofError, match="sees no CUDA or ROCm device"):
+    with pytest.raises(TorchprofError, match="no-gpu"):
         capture.pick_device(device)

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import tracemalloc
+from functools import partial
 
 import jobs
 import pytest
+from facts import says, why_refused
 from jobs import rank_of, recording, reduce
 
-from pytest_torchprof import TorchprofError, load_ranks
+from pytest_torchprof import load_ranks
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.job_limits import MissingRanks
+from pytest_torchprof.reasons.mixed_jobs import (
+    OtherCollectiveNumbers,
+    OtherProcessGroups,
+    ProcessGroupMissing,
+    RankOfOtherRun,
+    RecordedAtOtherTime,
+)
 
 pytestmark = pytest.mark.any_torch
 
@@ -68,15 +77,17 @@ def told(capsys):
 @pytest.mark.parametrize("apart_s", [3600, 86_400, 90])
 def test_recordings_that_were_made_at_other_times_are_refused_wherever(job, check, hosts, apart_s):
     ranks = [recording(rank, [1000], host=hosts[rank], base=rank * apart_s * SECOND) for rank in (0, 1)]
-    status, said = check(job(*ranks), "max_kernels=9")
-    assert (status, "was recorded at another time than" in said) == (2, True), said
+    folder = job(*ranks)
+    assert says(why_refused(lambda: load_ranks(folder)), RecordedAtOtherTime)
+    status, said = check(folder, "max_kernels=9")
+    assert (status, "[mixed-jobs]" in said) == (2, True), said
 
 
 def test_a_rank_of_many_that_was_recorded_later_is_refused_whichever_it_is(job):
     for late in range(4):
         ranks = [recording(one, [1000], size=4, host=None, base=3600 * SECOND * (one == late)) for one in range(4)]
-        with pytest.raises(TorchprofError, match="was recorded at another time"):
-            load_ranks(job(*ranks))
+        folder = job(*ranks)
+        assert says(why_refused(partial(load_ranks, folder)), RecordedAtOtherTime)
 
 
 @pytest.mark.parametrize("apart_ms", [12, 500])
@@ -87,8 +98,10 @@ def test_recordings_of_one_host_that_are_a_little_apart_are_of_one_run(job, apar
 
 
 def test_a_run_that_follows_another_one_on_the_same_host_is_refused(job):
-    with pytest.raises(TorchprofError, match=r"was recorded at another time than .*: 3.90? s later"):
-        load_ranks(job(recording(0, [1000]), recording(1, [1000], base=4 * SECOND)))
+    folder = job(recording(0, [1000]), recording(1, [1000], base=4 * SECOND))
+    reason = why_refused(lambda: load_ranks(folder))
+    assert isinstance(reason, RecordedAtOtherTime)
+    assert reason.later_us == pytest.approx(3.9e6, rel=0.01)
 
 
 def test_clocks_of_hosts_that_differ_by_seconds_are_of_one_run(job):
@@ -101,8 +114,8 @@ def test_other_run_ids_are_refused_also_beside_a_rank_that_has_none(job):
     for number, run in ((1, "a"), (2, "b")):
         ranks[number].own(steps=1, rank=number, world_size=3, run_id=run)
     ranks[0].own(steps=1, rank=0, world_size=3)
-    with pytest.raises(TorchprofError, match="is of another run than"):
-        load_ranks(job(*ranks))
+    folder = job(*ranks)
+    assert says(why_refused(lambda: load_ranks(folder)), RankOfOtherRun)
 
 
 WORLD = {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 4, "ranks": [0, 1, 2, 3]}
@@ -120,8 +133,8 @@ PAIR = {"pg_name": "1", "pg_desc": "tp", "pg_size": 2, "ranks": [1, 2]}
 )
 def test_other_process_groups_are_refused_whichever_ranks_have_them(job, layouts):
     ranks = [recording(rank, [1000], size=4, pg_config=layout) for rank, layout in enumerate(layouts)]
-    with pytest.raises(TorchprofError, match="has other process groups than"):
-        load_ranks(job(*ranks))
+    folder = job(*ranks)
+    assert isinstance(why_refused(lambda: load_ranks(folder)), OtherProcessGroups | ProcessGroupMissing)
 
 
 def test_groups_of_some_ranks_and_a_group_of_all_that_lists_none_are_one_layout(job):
@@ -137,8 +150,9 @@ def numbered(rank, *numbers, **told):
 
 
 def test_collectives_of_other_numbers_are_of_another_run(job):
-    with pytest.raises(TorchprofError, match="has collectives 1 to 2 of a process group, and another rank 501 to 502"):
-        load_ranks(job(numbered(0, 1, 2, host=None), numbered(1, 501, 502, host=None)))
+    folder = job(numbered(0, 1, 2, host=None), numbered(1, 501, 502, host=None))
+    numbers = {"first": 1, "last": 2, "first_elsewhere": 501, "last_elsewhere": 502}
+    assert says(why_refused(lambda: load_ranks(folder)), OtherCollectiveNumbers, **numbers)
     assert len(load_ranks(job(numbered(0, 1, 2), numbered(1, 2, 3))).collectives) == 1
 
 

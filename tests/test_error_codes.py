@@ -440,7 +440,7 @@ def test_a_test_that_cannot_be_measured_fails(run_tests, code):
 @pytest.mark.parametrize("code", OPTIONS)
 def test_an_option_that_cannot_be_followed_fails_the_run(run_tests, pytester, code):
     if code is Code.NO_GPU and torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+        pytest.skip("a GPU is there")
     pytester.path.joinpath("file.txt").touch()
     result = run_tests(MEASURED, *OPTIONS[code])
     assert result.ret != pytest.ExitCode.OK

@@ -149,7 +149,7 @@ USED_WRONGLY = {
         with torchprof.measure("a", maxkernels=5) as m:
             for _ in m.steps(): torch.add(x, x)
 """,
-    "a measurement inside another": """
+    "one measurement in another": """
         torchprof(lambda: torchprof(torch.add, x, x))
 """,
     "two loops in a block": """

@@ -337,6 +337,8 @@ SENTENCES_OF_OTHERS = {
 NAMES_AND_VALUES = {
     "BaselineFailure.blamed": "a file",
     "BaselineFailure.gone": "tests",
+    "BoundsContradict.least": "a limit as the user wrote it",
+    "BoundsContradict.most": "a limit as the user wrote it",
     "BaselineFailure.run_of_branch": "a commit and its day",
     "Change.what": "a kernel, or a number",
     "EndedItsRun.goal": "a point of the run, as the rank announced it",
@@ -351,17 +353,23 @@ NAMES_AND_VALUES = {
     "Result.compile_us": "phases of a compilation",
     "Result.telling": "names of limits",
     "RankOutlasted.at": "a line, and a collective",
+    "RankOfOtherTest.first_test": "a test",
     "RankStoodStill.at": "a line, and a collective",
     "RankStoodStill.goal": "a point of the run, as the rank announced it",
     "RankTooLate.goal": "a point of the run, as the rank announced it",
     "TooFewRecordings.wanted": "a number, or a pattern",
+    "MergeSideUnreadable.side": "a side of a merge, as git calls it",
     "NoEvent.value": "what stands in the file",
+    "NoNumberThere.value": "what stands in the file",
     "OddEvent.key": "an entry of an event",
     "OddEvent.value": "what stands in the file",
     "StampTooLate.value": "what stands in the file",
     "UnmeasuredOnBranch.known_as": "a code",
     "Verdict.expected": "a value as the user wrote it",
     "Verdict.step": "a recorded step",
+    "WantedAndForbidden.entry": "an entry as the user wrote it",
+    "WantedAndForbidden.forbidden": "a limit",
+    "WantedAndForbidden.wanted": "a limit",
 }
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
+from facts import reasons_in
 
+from pytest_torchprof.reasons.asked_wrongly import LabelTwice, MeasuresInside, OptionOfMarker
 from pytest_torchprof.report.account import BodyFailed, NotJudgedOnCpu
 
 
@@ -174,11 +177,12 @@ def test_same_label(torchprof):
         with torchprof.measure("a") as m:
             for _ in m.steps():
                 torch.add(x, x)
-"""
+""",
+        "--torchprof-report=out.json",
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*test_twice *", "*test_twice (#2) *"])
-    result.stdout.fnmatch_lines(["*the label 'a' is used twice in test_it.py::test_same_label*"])
+    assert {*reasons_in(Path("out.json"))} == {LabelTwice("a", "test_it.py::test_same_label")}
 
 
 def test_a_bad_limit_of_a_block_is_one_clear_error(run_tests):
@@ -392,9 +396,10 @@ def test_object(torchprof):
     ["torchprof(lambda: torchprof(torch.sin, x))", "torchprof(request.getfixturevalue('torchprof'), torch.sin, x)"],
 )
 def test_a_measurement_inside_another_is_refused_by_name(run_tests, inner):
-    result = run_tests(f"@cpu\ndef test_nested(torchprof, request):\n    {inner}\n")
+    result = run_tests(f"@cpu\ndef test_nested(torchprof, request):\n    {inner}\n", "--torchprof-report=out.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*test_nested asks for a measurement inside another one of its own*"])
+    result.stdout.fnmatch_lines(["*test_nested asks*measurement inside another*fixture-misuse*"])
+    assert MeasuresInside("test_it.py::test_nested", of_body=False) in reasons_in(Path("out.json"))
 
 
 def test_one_that_was_refused_is_not_measured_although_nobody_heard_of_it(run_tests):
@@ -410,12 +415,14 @@ def test_nested(torchprof):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*torchprof(), refused: not measured: *asks for a measurement inside another*"])
+    result.stdout.fnmatch_lines(["*torchprof(), refused: not measured: *measurement inside another*"])
 
 
 def test_options_of_the_marker_are_no_limits_of_a_block(run_tests):
-    result = run_tests("@cpu\ndef test_a(torchprof):\n    with torchprof.measure('a', steps=4): pass\n")
-    result.stdout.fnmatch_lines(["*'steps' is no limit of one measurement; put it in the marker*"])
+    body = "@cpu\ndef test_a(torchprof):\n    with torchprof.measure('a', steps=4): pass\n"
+    result = run_tests(body, "--torchprof-report=out.json")
+    result.stdout.fnmatch_lines(["*'steps' is no limit* in the marker*unknown-keyword*"])
+    assert reasons_in(Path("out.json")) == [OptionOfMarker("steps")]
 
 
 def test_what_was_measured_before_a_test_failed_or_skipped_is_told_as_that(run_tests, pytester):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from facts import reasons_in, says
 
+from pytest_torchprof.reasons.devices import NoGpuSeen
 from pytest_torchprof.reasons.testing import BodyUnrepeatable
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
@@ -375,10 +378,12 @@ def test_cuda():
 @pytest.mark.torchprof(device="cpu", max_kernels=1)
 def test_cpu():
     torch.sin(x)
-"""
+""",
+        "--torchprof-report=out.json",
     )
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["*not measured: device 'cuda' was asked for, but torch * sees no*"])
+    result.stdout.fnmatch_lines(["*not measured: device 'cuda' was asked for*sees no*no-gpu*"])
+    assert [says(reason, NoGpuSeen, asked="cuda") for reason in reasons_in(Path("out.json"))] == [True]
 
 
 def test_a_refused_marker_is_an_error_of_its_test_under_xdist(run_tests):

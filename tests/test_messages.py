@@ -21,7 +21,16 @@ from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
-from pytest_torchprof.reasons import articles, catalogue, collectives, commit_gaps, no_gpu, uncompiled, unreadable
+from pytest_torchprof.reasons import (
+    articles,
+    catalogue,
+    collectives,
+    commit_gaps,
+    decoding,
+    no_gpu,
+    uncompiled,
+    unreadable,
+)
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
@@ -103,15 +112,15 @@ FEW = {
     "tuple[tuple[int, str], ...]": ((1, "<name>"),),
     "AnyRankDifference": OtherOrder(1, 1, 0, ("one",), ()),
     "CacheUses": CacheUses(inductor=CacheUse(hits=1, misses=0, bypasses=0)),
-    "AnyReason": NoOperator(),
+    "decoding.AnyReason": NoOperator(),
     "tuple[AnySeen, ...]": (NoFinding(),),
-    "AnyReason | None": None,
+    "decoding.AnyReason | None": None,
     "AnyFinding": HOTSPOT,
     "OtherCount | OtherStepCount": OtherStepCount(3, 2),
     "tuple[str, ...]": ("one",),
     "tuple[int, ...]": (1,),
     "tuple[str | None, ...]": (),
-    "tuple[AnyReason, ...]": (NoOperator(),),
+    "tuple[decoding.AnyReason, ...]": (NoOperator(),),
     "StepTitle": StepTitle(step=1, steps=5),
     "StepTitle | None": None,
     "StepTitle | str | None": None,
@@ -147,15 +156,15 @@ MANY = {
     "AnyRankDifference": OtherMessage(1, 2, 0, "<collective>", 8, "fp32", 5000, None),
     "CacheUses": CacheUses(inductor=CacheUse(hits=2, misses=1, bypasses=3)),
     "str | None": "<{name}>",
-    "AnyReason": EarlierWork(2),
-    "AnyReason | None": EarlierWork(2),
+    "decoding.AnyReason": EarlierWork(2),
+    "decoding.AnyReason | None": EarlierWork(2),
     "OtherCount | OtherStepCount": OtherCount(-2, "<kernel>", "<types>", 7),
     "AnyFinding": HOTSPOT,
     "tuple[AnySeen, ...]": (NumberSeen("kernels", 7),),
     "tuple[str, ...]": ("one", "two"),
     "tuple[int, ...]": (1, 2),
     "tuple[str | None, ...]": ("one", None),
-    "tuple[AnyReason, ...]": (NoOperator(), EarlierWork(2)),
+    "tuple[decoding.AnyReason, ...]": (NoOperator(), EarlierWork(2)),
     "StepTitle": StepTitle(step=2, steps=5, name="<name>", occurrence=17, occurrences=24, place="model.py:7"),
     "StepTitle | None": StepTitle(step=3, steps=5),
     "StepTitle | str | None": StepTitle(step=3, steps=5),
@@ -346,7 +355,7 @@ def test_a_gap_of_the_commit_that_an_earlier_version_gave_in_words_is_read_in_th
 
 
 def test_a_text_of_an_earlier_version_is_read_as_it_stands():
-    assert str(catalogue.from_stored("records went missing [lost-kernels]")) == "records went missing [lost-kernels]"
+    assert str(decoding.from_stored("records went missing [lost-kernels]")) == "records went missing [lost-kernels]"
 
 
 @pytest.mark.parametrize(

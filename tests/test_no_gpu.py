@@ -83,7 +83,7 @@ def said(**environment):
 def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path, code, visible, why):
     shown = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     text = said(LD_PRELOAD=library(tmp_path, "none.so", NO_DEVICE), FAILS_WITH=code, **shown)
-    assert text.startswith("device 'cuda' was asked for, but torch")
+    assert text.startswith("device 'cuda' was asked for")
     assert why.text in text
 
 

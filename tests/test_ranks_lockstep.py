@@ -643,7 +643,7 @@ def test_it(torchprof, number):
 
 def test_of_all():
     assert len(seen) == 1, seen
-    # The process group has one of its own.
+    # The process group has its own.
     assert len(*seen) >= 2
 """
 

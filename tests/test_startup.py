@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -122,3 +123,28 @@ def test_who_names_the_plugin_in_two_ways_has_it_once(tmp_path, names, conftest)
     words = [sys.executable, "-m", "pytest", *names, "-p", "no:cacheprovider"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout.count("1 limit missed: max_kernels")) == (1, 1), done.stderr
+
+
+RECORDED = Path(__file__).parent / "recordings/test_linear.test_compiled_is_the_same_gemm-2.07e06f66.json.gz"
+MEASURED = """
+import pytest, torch
+
+@pytest.mark.torchprof(ops={"aten::add": 1}, device="cpu")
+def test_add():
+    torch.add(torch.ones(2), 1)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"from pytest_torchprof.cli import main; assert main(['analyze', {str(RECORDED)!r}, '--json']) == 0",
+        "import pytest; assert pytest.main(['-q', '-p', 'no:hypothesispytest', 'test_add.py']) == 0",
+    ],
+    ids=["a sound recording", "a test that passes"],
+)
+def test_what_lacks_nothing_does_without_the_catalogue_of_reasons(tmp_path, code):
+    (tmp_path / "test_add.py").write_text(MEASURED)
+    script = f"import sys\n{code}\nsys.exit(3 if 'pytest_torchprof.reasons.catalogue' in sys.modules else 0)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr

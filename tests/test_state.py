@@ -68,9 +68,9 @@ KNOWN = {
     "recording/events.py": (COLUMNS, "gpu part"),
     "recording/reader.py": (COLUMNS, "columns"),
     "testing/body.py": ("unittest's, where it looks up a coroutine method", "original.__self__"),
-    "testing/conclusion.py": (AN_ERROR, "error"),
-    "testing/ending.py": (AN_ERROR, "error"),
+    "testing/failure.py": (AN_ERROR, "error"),
     "testing/judgement.py": (AN_ERROR, "error"),
+    "testing/misses.py": (AN_ERROR, "error"),
     "testing/pytest_report.py": (f"{A_REPORT}, and what lies in it", "crash entries[-1] problem report"),
     "testing/rank_ends.py": (A_REPORT, "report"),
     "testing/ranks/inside.py": (CONFIGURATION, "config config.option"),
@@ -89,14 +89,14 @@ RESULTS = (
         for path in sorted((PACKAGE / folder).rglob("*.py"))
     ),
     "cli/report_sources.py",
-    *("testing/conclusion.py", "testing/handed_over.py", "testing/judgement.py", "testing/outcome.py"),
+    *("testing/accounts.py", "testing/conclusion.py", "testing/failure.py", "testing/handed_over.py"),
+    *("testing/judged_together.py", "testing/judgement.py", "testing/misses.py", "testing/outcome.py"),
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
 OPEN = {
     "fleet/rules.py": ("limits as users write them into a file of rules", "limits own_limits"),
     "history/changes.py": ("both sides of each fact that moved, whatever its type", "moved"),
     "history/enclosing.py": ("a key", "kind"),
-    "history/reported.py": ("of a result's JSON the entries that its measurement does not give", "differing"),
     "history/rows_differ.py": ("both sides of each column that differs, whatever its type", "columns"),
     "history/since.py": ("facts of an environment, whatever their type", "versions"),
     "limits/asked.py": ("values as the user wrote them", "value written settings"),

@@ -327,15 +327,15 @@ def test_it(torchprof):
 REFUSED = {
     "no limit": ("torchprof.limits(max_kernel=1)", "did you mean 'max_kernels'"),
     "no value": ("torchprof.limits(max_kernels='many')", "max_kernels='many'"),
-    "how to measure": ("torchprof.limits(steps=2)", "'steps' is no limit of one measurement; put it in the marker"),
+    "how to measure": ("torchprof.limits(steps=2)", "'steps' is no limit"),
     "nothing": ("torchprof.limits()", "takes limits as keywords"),
     "against the marker": ("torchprof.limits(max_kernels=1)", "max_kernels=1 and min_kernels=2 cannot both hold"),
     "against what was set": (
         "torchprof.limits(max_memcpys=1, forbid_kernels='add'); torchprof.limits(kernels='add')",
         "'add' stands in kernels and in forbid_kernels",
     ),
-    "in a call": ("torchprof(lambda: torchprof.limits(max_kernels=2))", "sets limits inside a measurement"),
-    "in a block": ("with torchprof.measure('a'): torchprof.limits(max_kernels=2)", "sets limits inside a measurement"),
+    "in a call": ("torchprof(lambda: torchprof.limits(max_kernels=2))", "test_it sets limits inside"),
+    "in a block": ("with torchprof.measure('a'): torchprof.limits(max_kernels=2)", "test_it sets limits inside"),
 }
 
 

@@ -33,7 +33,6 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import RepeatRanOthers
-from pytest_torchprof.reasons.measuring import NothingMeasured
 from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import OneRankAlone
@@ -83,6 +82,8 @@ class Analysis(HasViews, AllAttributes):
         """The recording itself."""
         if self._trace is None:
             self._look("trace")
+            from pytest_torchprof.reasons.measuring import NothingMeasured  # noqa: PLC0415 - for what is refused alone
+
             raise NotMeasured(NothingMeasured())
         return self._trace
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
-from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.compiling import (
     CompiledCodeOnOtherThread,
     NoEvidence,
@@ -22,6 +21,7 @@ from pytest_torchprof.reasons.compiling import (
     RanUncompiled,
     ReplayedWithoutCode,
 )
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.uncompiled import NeverUsed, NoneFits
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import ShownFields, at_line, bracketed

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.parts import copied_bytes, copy_direction
 from pytest_torchprof.analysis.step_time import SilentTime, StepTime, step_time
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (msgspec reads it)
+from pytest_torchprof.reasons import decoding  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.reasons.limits import (
     FlopsNotRecorded,
     NothingCounted,
@@ -59,7 +59,7 @@ class Throughput(ShownFields, frozen=True, kw_only=True):
     """Where the peak is published."""
     mfu: float | None = None
     """Share of the peak of all devices that ran kernels, 0..1."""
-    why_not: AnyReason | None = None
+    why_not: decoding.AnyReason | None = None
     """Why there is no share."""
 
 

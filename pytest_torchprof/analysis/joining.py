@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.clocks import aligned
-from pytest_torchprof.analysis.one_job import refuse_mixed
 from pytest_torchprof.analysis.pairing import paired, why_not_paired
 from pytest_torchprof.analysis.ranks import Job, JoinedCollective
 from pytest_torchprof.reasons.collectives import Gap
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 def joined(parts: Iterable[RankPart]) -> Job:
     """Return the job that these ranks are of; TorchprofError where they are not of one, or only one rank is there."""
+    from pytest_torchprof.analysis.one_job import refuse_mixed  # noqa: PLC0415 - most runs know no ranks
+
     ranks = tuple(sorted(_with_shared_values(parts), key=lambda part: part.rank))
     refuse_mixed(ranks)
     pairing = paired(ranks)

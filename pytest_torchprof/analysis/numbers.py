@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.lost_work import InsideGraph, LostCopies, UnknownLaunch
 from pytest_torchprof.reasons.recordings import Absent, NumberNotRecorded
 from pytest_torchprof.text import plural, show_bytes, show_ratio, show_us

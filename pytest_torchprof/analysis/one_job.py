@@ -7,15 +7,25 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.clocks import TOGETHER
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.reasons.mixed_jobs import (
+    JobOfOtherSize,
+    OneRankRecorded,
+    OtherCollectiveNumbers,
+    OtherProcessGroups,
+    ProcessGroupMissing,
+    RankOfOtherRun,
+    RankOfOtherTest,
+    RecordedAtOtherTime,
+    SameRankTwice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.messages import ProcessGroup
     from pytest_torchprof.analysis.ranks import RankPart
+    from pytest_torchprof.reasons.reason import Reason
 
 _S: Final = 1_000_000_000
 _APART_TOGETHER_NS: Final = _S
@@ -30,30 +40,27 @@ _APART_BY_OTHER_CLOCKS_NS: Final = 60 * _S
 def refuse_mixed(ranks: Sequence[RankPart]) -> None:
     """Raise TorchprofError where these, in order, are not the recordings of several ranks of one run."""
     if len(ranks) < 2:
-        problem = "there is one rank's recording; a comparison needs those of two ranks at least."
-        raise TorchprofError(problem, Code.NO_RANK)
+        raise TorchprofError.because(OneRankRecorded())
     looks = (_other_jobs, _other_groups, _other_times, _other_numbers)
     if (reason := next((reason for look in looks for reason in look(ranks)), None)) is not None:
-        problem = f"the recordings are not of one job: {reason}"
-        raise TorchprofError(f"{problem}. Name a folder that holds those of one job only.", Code.MIXED_JOBS)
+        raise TorchprofError.because(reason)
 
 
-def _other_jobs(ranks: Sequence[RankPart]) -> Iterator[str]:
+def _other_jobs(ranks: Sequence[RankPart]) -> Iterator[Reason]:
     first = ranks[0]
     named = next((part for part in ranks if part.run_id is not None), first)
     for before, part in pairwise(ranks):
         if part.world_size != first.world_size:
-            ranks_of_part = counted(part.world_size, "rank")
-            yield f"{part.path} is of a job of {ranks_of_part}, {first.path} of one of {first.world_size}"
+            yield JobOfOtherSize(part.path, part.world_size, first.path, first.world_size)
         if part.rank == before.rank:
-            yield f"{part.path} is of rank {part.rank}, as {before.path} is"
+            yield SameRankTwice(part.path, part.rank, before.path)
         if part.test != first.test:
-            yield f"{part.path} is of the test {part.test[0]}, {first.path} of {first.test[0]}"
+            yield RankOfOtherTest(part.path, part.test[0], first.path, first.test[0])
         if None not in (part.run_id, named.run_id) and part.run_id != named.run_id:
-            yield f"{part.path} is of another run than {named.path}"
+            yield RankOfOtherRun(part.path, named.path)
 
 
-def _other_groups(ranks: Sequence[RankPart]) -> Iterator[str]:
+def _other_groups(ranks: Sequence[RankPart]) -> Iterator[Reason]:
     """Yield where two ranks say different things of a process group, or one of its members does not have it."""
     known: dict[str, tuple[ProcessGroup, RankPart]] = {}
     for part in ranks:
@@ -62,12 +69,12 @@ def _other_groups(ranks: Sequence[RankPart]) -> Iterator[str]:
                 continue
             other, of = known.setdefault(group.name, (group, part))
             if _contradict(group, other):
-                yield f"{part.path} has other process groups than {of.path}: {group.name}"
+                yield OtherProcessGroups(part.path, of.path, group.name)
     own = {part.rank: {group.name for group in part.groups} for part in ranks}
     for name, (group, of) in known.items():
         for part in ranks:
             if part.groups and part.rank in (group.ranks or ()) and name not in own[part.rank]:
-                yield f"{part.path} has other process groups than {of.path}, which has it in group {name}"
+                yield ProcessGroupMissing(part.path, of.path, name)
 
 
 def _contradict(first: ProcessGroup, other: ProcessGroup) -> bool:
@@ -76,7 +83,7 @@ def _contradict(first: ProcessGroup, other: ProcessGroup) -> bool:
     return any(mine is not theirs and None not in (mine, theirs) and mine != theirs for mine, theirs in pairs)
 
 
-def _other_times(ranks: Sequence[RankPart]) -> Iterator[str]:
+def _other_times(ranks: Sequence[RankPart]) -> Iterator[Reason]:
     """Yield where a recording begins long after all earlier ones have ended."""
     of_clock: dict[str, list[RankPart]] = defaultdict(list)
     for part in ranks:
@@ -95,15 +102,15 @@ def _has_come_together(part: RankPart) -> bool:
     )
 
 
-def _apart(ranks: Iterable[RankPart], most_ns: int) -> Iterator[str]:
+def _apart(ranks: Iterable[RankPart], most_ns: int) -> Iterator[Reason]:
     last, *others = sorted(ranks, key=lambda part: part.window_ns)
     for part in others:
         if (apart_ns := part.window_ns[0] - last.window_ns[1]) > most_ns:
-            yield f"{part.path} was recorded at another time than {last.path}: {show_us(apart_ns / 1000)} later"
+            yield RecordedAtOtherTime(part.path, last.path, apart_ns / 1000)
         last = max(last, part, key=lambda rank_part: rank_part.window_ns[1])
 
 
-def _other_numbers(ranks: Sequence[RankPart]) -> Iterator[str]:
+def _other_numbers(ranks: Sequence[RankPart]) -> Iterator[Reason]:
     """Yield a rank whose collectives have other numbers than those of all ranks with which it has a group."""
     spans: dict[Hashable, dict[int, tuple[int, int]]] = defaultdict(dict)
     for part in ranks:
@@ -114,11 +121,7 @@ def _other_numbers(ranks: Sequence[RankPart]) -> Iterator[str]:
         own = [of_rank for of_rank in spans.values() if part.rank in of_rank and len(of_rank) > 1]
         if own and not any(_overlap(of_rank, part.rank) for of_rank in own):
             (low, high), others = own[0][part.rank], (span for rank, span in own[0].items() if rank != part.rank)
-            first, last = next(others)
-            yield (
-                f"{part.path} has collectives {low} to {high} of a process group, and another rank {first} to {last}, "
-                "so that it is of another run, or of other steps"
-            )
+            yield OtherCollectiveNumbers(part.path, low, high, *next(others))
 
 
 def _numbered(part: RankPart) -> Iterator[tuple[Hashable, int]]:

@@ -11,8 +11,7 @@ from pytest_torchprof.analysis.messages import groups_of
 from pytest_torchprof.analysis.ranks import RankPart
 from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.kernels.operand_types import recorded_types
-from pytest_torchprof.reasons.catalogue import to_stored
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
@@ -30,8 +29,9 @@ def part_of(analysis: Analysis) -> RankPart:
     trace, ours = analysis.trace, analysis.trace.metadata
     known = rank_and_size(trace)
     if known is None:
-        problem = "does not say which rank it is of. torch writes that where torch.distributed is initialized."
-        raise TorchprofError(f"{trace.path}: {problem}", Code.NO_RANK)
+        from pytest_torchprof.reasons.mixed_jobs import NoRankSaid  # noqa: PLC0415 - for what is refused alone
+
+        raise TorchprofError.because(NoRankSaid(str(trace.path)))
     rank, world_size = known
     offset = trace.header.get("baseTimeNanoseconds")
     offset_ns = offset if isinstance(offset, int) else 0

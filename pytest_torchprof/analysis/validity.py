@@ -20,7 +20,7 @@ from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.devices.range_names import step_name
-from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.reasons.lost_work import (
     GraphWithoutKernels,
     LaunchesUntied,

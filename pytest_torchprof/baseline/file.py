@@ -14,7 +14,7 @@ from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
-from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.recording.text import is_special
 from pytest_torchprof.system.replacing import UNFINISHED, replacing
 
 if TYPE_CHECKING:
@@ -136,12 +136,9 @@ def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
     except UnreadableBaseline as problem:
         if problem.code == Code.BASELINE_NEWER:
             raise
-        raise UnreadableBaseline(
-            f"{path}: this merge cannot be resolved: what the markers tell of {which} is no baseline, as where only "
-            "one side was written by an older version of the plugin. Take one side as a whole (git checkout --ours or "
-            "--theirs FILE), or write it anew with --torchprof-baseline=update. The file is left as it is.",
-            Code.BASELINE_MERGED,
-        ) from None
+        from pytest_torchprof.reasons.baselines import MergeSideUnreadable  # noqa: PLC0415 - for what is refused alone
+
+        raise UnreadableBaseline.because(MergeSideUnreadable(str(path), which)) from None
 
 
 def read_text(path: Path) -> str:
@@ -155,13 +152,14 @@ def _encoded(text: str) -> bytes:
 
 
 def _read_bytes(path: Path) -> bytes:
+    from pytest_torchprof.reasons import baselines as why  # noqa: PLC0415 - only who reads a baseline pays
+
     if is_special(path):
-        raise UnreadableBaseline(f"{path}: cannot read this baseline: {SPECIAL}", Code.BASELINE_UNREADABLE)
+        raise UnreadableBaseline.because(why.BaselineSpecial(str(path)))
     try:
         return path.read_bytes()
     except OSError as error:
-        text = f"{path}: cannot read this baseline: {error.strerror or error}"
-        raise UnreadableBaseline(text, Code.BASELINE_UNREADABLE) from None
+        raise UnreadableBaseline.because(why.BaselineNotOpened(str(path), str(error.strerror or error))) from None
 
 
 def read_written(path: Path) -> dict[str, WrittenEntry]:

@@ -14,7 +14,6 @@ from msgspec import Meta, Struct, field
 from pytest_torchprof.baseline.entry import Entry, RankEntry, Times
 from pytest_torchprof.baseline.launch_order import launches
 from pytest_torchprof.baseline.step_form import orders_of, plain_steps, read_steps, refuse_too_many
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.baseline.launch_order import Order
+    from pytest_torchprof.reasons.reason import Reason
 
 # A new field has a default. A field that changes its meaning raises the number, and so does a new gated number.
 # `tests/baselines_before` holds files that earlier commits wrote.
@@ -36,7 +36,6 @@ BASE: Final = "|||||||"
 THEIRS: Final = "======="
 THEIRS_END: Final = ">>>>>>>"
 """The beginnings of the lines that version control puts around the sides of a conflict."""
-_REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
 
 
 class WrittenEntry(Struct, frozen=True, kw_only=True):
@@ -77,7 +76,17 @@ msgspec.json.Decoder(EntryFields)
 
 
 class _NotKeptError(ValueError):
-    """A value that JSON allows and a baseline does not."""
+    """A value that JSON allows and a baseline does not; ``key`` is one that stands twice."""
+
+    def __init__(self, value: str = "", *, key: str = "") -> None:
+        super().__init__(value or key)
+        self.value, self.key = value, key
+
+    def why(self, file: str) -> Reason:
+        """Return the reason for a file with that value."""
+        from pytest_torchprof.reasons import baselines as why  # noqa: PLC0415 - for what is refused alone
+
+        return why.KeyTwice(file, self.key) if self.key else why.NoNumberThere(file, self.value)
 
 
 def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
@@ -115,36 +124,35 @@ def dumps(entries: Mapping[str, WrittenEntry]) -> bytes:
 
 def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     """Return the entries of a baseline file's text; UnreadableBaseline has its problem and the remedy."""
+    from pytest_torchprof.reasons import baselines as why  # noqa: PLC0415 - only who reads a baseline pays
+
+    file = str(path)
     if len(data) > MOST_BYTES:
-        _refuse(path, f"it is larger than any baseline ({MOST_BYTES // 1024**2} MiB)")
-    value = _json(data, path)
+        raise UnreadableBaseline.because(why.BaselineTooLarge(file, MOST_BYTES // 1024**2))
+    value = _json(data, file)
     schema = value.get("schema") if isinstance(value, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        _refuse(path, 'it is JSON, but no baseline (there is no top-level integer "schema")')
+        raise UnreadableBaseline.because(why.NoBaselineSchema(file))
     if schema < SCHEMA:
-        _refuse(path, f"it has schema {schema}, and this pytest-torchprof reads schema {SCHEMA} alone")
+        raise UnreadableBaseline.because(why.OldBaselineSchema(file, schema, SCHEMA))
     if schema > SCHEMA:
-        raise UnreadableBaseline(
-            f"{path}: this baseline has schema {schema}, and this pytest-torchprof reads schema {SCHEMA}: "
-            "install a newer pytest-torchprof; the file is left as it is",
-            Code.BASELINE_NEWER,
-        )
+        raise UnreadableBaseline.because(why.NewerBaseline(file, schema, SCHEMA))
     entries = value.get("entries")
     if not isinstance(entries, dict) or value.keys() != {"schema", "entries"}:
-        _refuse(path, 'it does not have a baseline\'s form: an object with "schema" and "entries"')
+        raise UnreadableBaseline.because(why.NoBaselineForm(file))
     if len(entries) > MOST_ENTRIES:
-        _refuse(path, f"it has more than {MOST_ENTRIES:,} entries")
+        raise UnreadableBaseline.because(why.TooManyEntries(file, MOST_ENTRIES))
     made, unfolded = {}, 0
     for key, entry in entries.items():
         try:
             made[key] = _entry_of(msgspec.convert(entry, EntryFields))
         except ValueError as error:  # msgspec's ValidationError is one
-            _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
+            raise UnreadableBaseline.because(why.NoEntryForm(file, _string(key), str(error))) from None
         entry_made = made[key].entry
         of_ranks = chain.from_iterable(rank_entry.steps or () for rank_entry in entry_made.ranks.values())
         unfolded += sum(map(len, chain(entry_made.steps, of_ranks)))
         if unfolded > MOST_LAUNCHES_IN_FILE:
-            _refuse(path, f"it has more than {MOST_LAUNCHES_IN_FILE:,} launches")
+            raise UnreadableBaseline.because(why.TooManyLaunches(file, MOST_LAUNCHES_IN_FILE))
     return made
 
 
@@ -212,39 +220,47 @@ def _plain_numbers(numbers: Mapping[str, int | None]) -> dict[str, int | None]:
     return {name: number for name, number in sorted(numbers.items()) if name != "kernels"}
 
 
-def _json(data: bytes, path: Path) -> Any:
+def _json(data: bytes, file: str) -> Any:
     try:
         text = data.decode("utf-8")
         return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant, parse_float=_finite)
-    except UnicodeDecodeError:
-        _refuse(path, "it is not text in UTF-8")
-    except json.JSONDecodeError as error:
-        if has_conflict(text):
-            first = f"resolve it with `torchprof baseline resolve {path}`, or"
-            _refuse(path, "a merge left its markers (<<<<<<<, >>>>>>>) in it", first, Code.BASELINE_MERGED)
-        if not text.strip():
-            _refuse(path, "it is empty")
-        if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
-            _refuse(path, "its end is missing (cut off)")
-        _refuse(path, f"it is not JSON (line {error.lineno}, column {error.colno}: {error.msg})")
-    except _NotKeptError as error:
-        _refuse(path, str(error))
-    except (ValueError, RecursionError):  # a number with thousands of digits, or a thousand nested brackets
-        _refuse(path, "it is not the JSON of a baseline")
+    except (ValueError, RecursionError) as error:
+        raise UnreadableBaseline.because(_why_no_json(error, file)) from None
 
 
-def _refuse(path: Path, what: str, first: str = "", code: Code = Code.BASELINE_DAMAGED) -> NoReturn:
-    remedy = f"{first} {_REMEDY}" if first else _REMEDY
-    raise UnreadableBaseline(
-        f"{path}: cannot read this baseline: {what}; {remedy}. The file is left as it is.", code
-    ) from None
+def _why_no_json(error: Exception, file: str) -> Reason:
+    """Return why a file is not the JSON of a baseline, by the error that reading it has raised."""
+    from pytest_torchprof.reasons import baselines as why  # noqa: PLC0415 - as above
+
+    match error:
+        case _NotKeptError():
+            return error.why(file)
+        case UnicodeDecodeError():
+            return why.BaselineNotUtf8(file)
+        case json.JSONDecodeError():
+            return _why_invalid(error, file)
+        case _:  # a number with thousands of digits, or a thousand nested brackets
+            return why.JsonTooOdd(file)
+
+
+def _why_invalid(error: json.JSONDecodeError, file: str) -> Reason:
+    from pytest_torchprof.reasons import baselines as why  # noqa: PLC0415 - as above
+
+    text = error.doc
+    if has_conflict(text):
+        return why.MergeMarkersLeft(file)
+    if not text.strip():
+        return why.BaselineEmpty(file)
+    if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
+        return why.BaselineCutOff(file)
+    return why.BaselineNotJson(file, error.lineno, error.colno, error.msg)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise _NotKeptError(f"it has {_string(twice)} twice (a merge kept both sides)")
+        raise _NotKeptError(key=_string(twice))
     return made
 
 
@@ -255,7 +271,7 @@ def _finite(text: str) -> float:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _NotKeptError(f"it has {name} where a number belongs")
+    raise _NotKeptError(name)
 
 
 def _entry_text(value: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from pytest_torchprof.reasons.caches import (
     NotFoundInCache,
     NothingWasWarm,
 )
-from pytest_torchprof.reasons.catalogue import to_stored
+from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.trace.caches import ColdStart, CompileCaches, Phase
 
 if TYPE_CHECKING:

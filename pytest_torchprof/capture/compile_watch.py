@@ -23,8 +23,8 @@ from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so
 from pytest_torchprof.capture.torch_entries import entries_noted
 from pytest_torchprof.capture.torch_packages import packages_marked
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.reasons.compiling import BegunUnseen, GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
+from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.reasons.uncompiled import SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CompileCaches
 from pytest_torchprof.trace.compile_evidence import CompileEvidence, CudaGraphSkips, Untold

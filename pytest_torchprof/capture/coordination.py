@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.catalogue import from_plain, to_stored
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.decoding import from_plain, to_stored
 
 if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason

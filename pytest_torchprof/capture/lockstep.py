@@ -20,8 +20,8 @@ from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.capture.torch_store import connect, meeting_point
-from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.other_ranks import (
     EndedItsRun,

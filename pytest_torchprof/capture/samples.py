@@ -9,7 +9,7 @@ from pytest_torchprof.analysis.numbers import middle
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.reasons.capturing import CacheNotEmptied, CallTooLong, WorkGoesOn
-from pytest_torchprof.reasons.catalogue import to_stored
+from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.trace.metadata import Batch, Timing
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import counted, show_share, show_us
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
     verdict: PaceVerdict | Literal["new", "not judged", "not measured"]
     tolerance: float | None = None
     """The share by which it may be slower."""
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why there are no times, or why the times leave it open."""
     seed: int | None = None
     """The seed of the order in which processes ran."""

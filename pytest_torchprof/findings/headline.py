@@ -24,7 +24,7 @@ from pytest_torchprof.findings.recaptured import recaptured_from_us, recaptures,
 from pytest_torchprof.findings.silence import held_up, is_held_up, silent_times
 from pytest_torchprof.findings.waiting import late_silent_us, late_us, loading_times
 from pytest_torchprof.kernels.names.kernelname import shortened
-from pytest_torchprof.reasons.catalogue import portable
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 

@@ -13,8 +13,7 @@ from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.analysis.ranks import Job  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication, OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.finding import Finding, Need, Rule
-from pytest_torchprof.reasons.catalogue import from_stored
-from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.findings import CollectivesUnmatched, RanksNeeded
 from pytest_torchprof.reasons.job_limits import KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
 from pytest_torchprof.reasons.limits import ClocksLocked
@@ -106,6 +105,8 @@ def _causes(job: Job) -> dict[str, Any]:
 
 
 def _why_not_all(job: Job) -> Reason | None:
+    from pytest_torchprof.reasons.composed import OfRank  # noqa: PLC0415 - most recordings are of no job
+
     if job.missing:
         return MissingRanks(tuple(job.missing))
     for part in job.ranks:
@@ -115,6 +116,8 @@ def _why_not_all(job: Job) -> Reason | None:
 
 
 def _why_no_straggler(job: Job) -> Reason | None:
+    from pytest_torchprof.reasons.composed import OfRank  # noqa: PLC0415 - most recordings are of no job
+
     for part in job.ranks:
         if part.launches_wait is not None:
             return TimesOfRankMeanNothing(part.rank, part.launches_wait)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pytest_torchprof.fleet.bounded import judge_within
 from pytest_torchprof.fleet.bounds import Bounds
 from pytest_torchprof.fleet.judging import Answers, FileTask, Hindrance, Tasks, Trouble
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied
 from pytest_torchprof.system.processes import run
 
@@ -29,7 +29,7 @@ class _Came(Struct, frozen=True):
     """The answer of the process: a record has no cause."""
 
     cause: Hindrance | None = None
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
 
 
 def judge_alone(tasks: Tasks, bounds: Bounds) -> Answers:

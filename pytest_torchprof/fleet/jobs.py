@@ -14,7 +14,8 @@ from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.fleet.rules import Question, asked_of, limits_of
 from pytest_torchprof.limits import HOLDS, MISSED, Verdict
 from pytest_torchprof.limits.rank_limits import check_job, divided_among_ranks, missing_ranks
-from pytest_torchprof.reasons.catalogue import AnyReason, portable
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.outcome import Outcome
 
@@ -74,7 +75,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: Outcome
     missing: tuple[int, ...] = ()
     """The ranks that have no recording among the files judged."""
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why it is not judged."""
     limits: tuple[Verdict, ...] = ()
     """On all ranks together."""

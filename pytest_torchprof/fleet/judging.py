@@ -19,7 +19,8 @@ from pytest_torchprof.fleet.rules import Question, asked_of
 from pytest_torchprof.limits import HOLDS, MISSED, check_limits
 from pytest_torchprof.limits.rank_limits import divided_among_ranks
 from pytest_torchprof.profiles import Profile, load_file
-from pytest_torchprof.reasons.catalogue import AnyReason, portable
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe
 from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
 from pytest_torchprof.reasons.recordings import Unreadable
@@ -72,7 +73,7 @@ class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     families: tuple[FamilyTime, ...] = ()
     part: RankPart | None = None
     """The facts by which its job is judged; None unless the file is that of one rank of several."""
-    quarantined: AnyReason | None = None
+    quarantined: decoding.AnyReason | None = None
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     """The problem for which a file could not be judged in this try."""
 
     cause: Hindrance
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why it is quarantined if no other try comes to more."""
 
 
@@ -121,7 +122,7 @@ def judge(task: FileTask) -> bytes | Trouble:
         return encoded(quarantined(task, JudgingFailed(describe(problem))))
 
 
-def quarantined(task: FileTask, reason: AnyReason) -> FileRecord:
+def quarantined(task: FileTask, reason: decoding.AnyReason) -> FileRecord:
     """Return the record of a file that is not judged, with the reason."""
     return replace(_record(task), quarantined=reason)
 
@@ -206,7 +207,7 @@ def _is_same(task: FileTask) -> bool:
     return task.copy is not None or is_same(task.file)
 
 
-def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> AnyReason:
+def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> decoding.AnyReason:
     """Return why a file is not judged, without the path of an ``unpacked`` member, which is gone by then."""
     if isinstance(problem, UnreadableRecording) and (cause := problem.cause) is not None:
         return Unreadable(replace(cause, path=file.name) if unpacked and isinstance(cause, OfPath) else cause)
@@ -222,7 +223,7 @@ def _with_steps(profile: Profile, step: str | None) -> Profile:
     return Profile.from_trace(replace(trace, adoption=adoption))
 
 
-def _outcome(profile: Profile, verdicts: Sequence[Verdict]) -> tuple[Outcome, AnyReason | None]:
+def _outcome(profile: Profile, verdicts: Sequence[Verdict]) -> tuple[Outcome, decoding.AnyReason | None]:
     """Return how a file came out, and why it is not measured."""
     if not verdicts:
         return (Outcome.RECORDED, None) if profile.doubt is None else (Outcome.NOT_MEASURED, portable(profile.doubt))

@@ -22,7 +22,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
-from pytest_torchprof.text import HUGE, is_huge, nearest_keyword
+from pytest_torchprof.text import HUGE, is_huge, keywords_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,7 +73,7 @@ def read_limits(
     for name, value in given.items():
         word = words.get(name)
         if word is None:
-            raise UnknownLimit(f"{name!r} is no limit; {nearest_keyword(name, words)}", Code.UNKNOWN_KEYWORD)
+            raise _no_limit(name, words)
         if is_huge(value):
             raise UnknownLimit(f"{name}=...: {HUGE}")
         try:
@@ -103,9 +103,9 @@ def _refuse_lone_settings(given: Mapping[str, object], known: Iterable[Limit]) -
     for name in settings_of(known).keys() & given.keys():
         limits = [limit.name for limit in known if name in settings_of([limit])]
         if not given.keys() & limits:
-            what = f"changes what {' and '.join(limits)} {'counts' if len(limits) == 1 else 'count'}"
-            also = limits[0] if len(limits) == 1 else "one of them"
-            raise UnknownLimit(f"{name} {what}; give {also} too", Code.LONE_SETTING)
+            from pytest_torchprof.reasons.asked_wrongly import SettingAlone  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(SettingAlone(name, tuple(limits)))
 
 
 _ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
@@ -115,9 +115,17 @@ def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
     """Return the error for a value that cannot be read, with the value as it is written in the marker."""
     if problem.code is Code.BAD_PATTERN and (call := selector_call(value)) is not None:
         function = getattr(value, "__name__", "")
-        return UnknownLimit(f"{name}={function} is a function; call it: {name}={call}", problem.code)
+        from pytest_torchprof.reasons.asked_wrongly import FunctionNotCalled  # noqa: PLC0415 - for what is refused alone
+
+        return UnknownLimit.because(FunctionNotCalled(name, function, call))
     written = _ADDRESS.sub(r"\1", repr(value))
     return UnknownLimit(f"{name}={written}: {problem.text}", problem.code)
+
+
+def _no_limit(name: str, known: Iterable[str]) -> UnknownLimit:
+    from pytest_torchprof.reasons.asked_wrongly import NoSuchLimit  # noqa: PLC0415 - for what is refused alone
+
+    return UnknownLimit.because(NoSuchLimit(name, *keywords_like(name, known)))
 
 
 def _refuse_contradictions(asked: Iterable[Asked]) -> None:
@@ -126,24 +134,25 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
     bounds = [(each, each.limit.check) for each in by_name.values() if isinstance(each.limit.check, Bound)]
     for (most, upper), (least, lower) in permutations(bounds, 2):
         if upper.number is lower.number and upper.at_most and not lower.at_most and least.value > most.value:
-            raise UnknownLimit(
-                f"{most.limit.name}={most.written!r} and {least.limit.name}={least.written!r} cannot both hold",
-                Code.CONTRADICTION,
-            )
+            written = (f"{each.limit.name}={each.written!r}" for each in (most, least))
+            from pytest_torchprof.reasons.asked_wrongly import BoundsContradict  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(BoundsContradict(*written))
     for wanted, forbidden in (("kernels", "forbid_kernels"), ("ops", "forbid_ops")):
         if wanted not in by_name or forbidden not in by_name:
             continue
         counts = by_name[wanted].value
         both = [entry for entry in by_name[forbidden].value if entry in counts and (counts[entry] or (1, None))[0] > 0]
         if both:
-            raise UnknownLimit(
-                f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
-            )
+            from pytest_torchprof.reasons.asked_wrongly import WantedAndForbidden  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(WantedAndForbidden(repr(both[0]), wanted, forbidden))
     _refuse_both_fused_and_not(by_name)
     values = {name: each.value for name, each in by_name.items()}
     if values.get("max_comm_bytes") == 0 and (name := needs_messages(values)) is not None:
-        contradiction = f"max_comm_bytes=0 and {name!r} in collectives, which sends something, cannot both hold"
-        raise UnknownLimit(contradiction, Code.CONTRADICTION)
+        from pytest_torchprof.reasons.asked_wrongly import CollectiveSends  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(CollectiveSends(name))
 
 
 def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
@@ -151,8 +160,9 @@ def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
     for group, other in product(together, apart):
         both = [op for op in group if bare(op) in set(map(bare, other))]
         if len(set(map(bare, both))) > 1:
-            contradiction = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
-            raise UnknownLimit(contradiction, Code.CONTRADICTION)
+            from pytest_torchprof.reasons.asked_wrongly import FusedAndNot  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(FusedAndNot(tuple(both)))
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:

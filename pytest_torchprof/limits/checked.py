@@ -13,8 +13,8 @@ from pytest_torchprof.limits import evidence, seen
 from pytest_torchprof.limits.evidence import LineInWords
 from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Unit, Verdict, unmeasured
 from pytest_torchprof.limits.seen import InWords, Unworded
-from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, describe, is_of_the_code
 from pytest_torchprof.reasons.limits import CheckRaised, NoVerdict, UnreadableVerdict, WithoutReason
 from pytest_torchprof.reasons.reason import Reason

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, get_args
 from pytest_torchprof.limits.evidence import CachesUsed, CompilePart, was_used
 from pytest_torchprof.limits.limit import HOLDS, MISSED, Verdict, positive_number, unmeasured
 from pytest_torchprof.limits.seen import CompileTime
-from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import NoCompileTimes, NothingCompiled, NotMeasuredWithCaches
 from pytest_torchprof.text import enumerated

@@ -13,7 +13,7 @@ from pytest_torchprof.kernels.carried import possible_operators
 from pytest_torchprof.kernels.names.kernelname import shortened
 from pytest_torchprof.kernels.own_kernels import declaration_lines
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
@@ -99,7 +99,7 @@ class LineInWords(Evidence, frozen=True):
 class WhyLine(Evidence, frozen=True):
     """A reason that explains what was seen."""
 
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def sentence(self) -> str:
@@ -330,7 +330,7 @@ class WorstRank(Evidence, frozen=True):
     seen: tuple[AnySeen, ...] = ()
     """The facts that were seen there; empty if this is that rank."""
     in_step: StepTitle | str | None = None
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why it is not measured there."""
 
     @property
@@ -346,7 +346,7 @@ class OtherwiseOnRank(Evidence, frozen=True):
     status: str
     seen: tuple[AnySeen, ...]
     in_step: StepTitle | str | None = None
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why it is not measured there."""
 
     @property

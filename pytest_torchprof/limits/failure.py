@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.limits.limit import MISSED
-from pytest_torchprof.reasons.catalogue import AnyReason, portable
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.decoding import portable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +27,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     """How many steps it has."""
     causes: dict[str, tuple[AnyFinding, ...]] = {}
     """By the names of limits that were missed, the findings that may explain it."""
-    unlocated: tuple[AnyReason, ...] = ()
+    unlocated: tuple[decoding.AnyReason, ...] = ()
     """Why rows name no lines, though lines were looked for."""
 
     def why(self, limit: str) -> tuple[AnyFinding, ...]:

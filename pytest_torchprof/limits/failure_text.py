@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.screen import Caps
-    from pytest_torchprof.reasons.catalogue import AnyReason
+    from pytest_torchprof.reasons import decoding
 
 
 _MOST_CODES = 3
@@ -295,7 +295,7 @@ def _code_of(verdict: Verdict) -> str:
     return (verdict.reason.code if verdict.reason is not None else None) or Code.NOT_MEASURED
 
 
-def _actions(reasons: Iterable[AnyReason]) -> list[str]:
+def _actions(reasons: Iterable[decoding.AnyReason]) -> list[str]:
     """Return what reasons themselves ask to do."""
     return [action for action in dict.fromkeys(reason.action for reason in reasons) if action]
 

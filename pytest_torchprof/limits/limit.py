@@ -14,7 +14,7 @@ from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.limits.evidence import AnyEvidence, FindingLine, WorkRow
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as above
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - as above
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - as above
 from pytest_torchprof.text import counted, printable, printable_line
@@ -80,7 +80,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """What was seen where it is a number."""
     unit: Unit | None = None
     """The unit of the number and the bound."""
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why it is not measured, where it is not."""
     step: str | None = None
     """The step shown, where one step decided."""

@@ -22,8 +22,8 @@ from pytest_torchprof.limits.evidence import (
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, OnRanks, Verdict, unmeasured
 from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.limits.seen import FindingsSeen, NoFinding, RankDifferences, RankSkew, SameOnRanks
-from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import FindingUntold, OfRank
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.job_limits import (
     AloneOfJob,

@@ -25,7 +25,7 @@ from pytest_torchprof.limits import Screen
 from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnded
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Union
 
 from msgspec import ValidationError, convert
 from msgspec.json import encode
 
-from pytest_torchprof.reasons.composed import KINDS, AnyReason
+from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
+    adopting,
+    asked_wrongly,
+    baselines,
+    branch,
+    caches,
+    capturing,
+    comparing,
+    compiling,
+    composed,
+    devices,
+    findings,
+    fleet,
+    gpu_trouble,
+    job_limits,
+    limits,
+    lines,
+    lost_ranks,
+    lost_work,
+    measuring,
+    mixed_jobs,
+    names_asked,
+    operators_untold,
+    other_ranks,
+    own_steps,
+    recordings,
+    starting,
+    testing,
+    timing,
+)
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KINDS", "AnyReason", "from_plain", "from_stored", "portable", "to_stored"]
+KINDS: Final[tuple[type[Reason], ...]] = tuple(
+    kind for kind in Reason.__subclasses__() if kind.__module__.startswith(f"{__package__}.")
+)
+"""Those of this folder; another plugin's may have been made before."""
+
+if TYPE_CHECKING:
+    AnyReason = Reason
+else:
+    # A field of this type is decoded to the kind whose tag it has.
+    AnyReason = Union[KINDS]  # noqa: UP007 - of as many as there are
 
 
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:
@@ -47,13 +85,3 @@ def _value(fact: object) -> str:
 def portable(reason: Reason) -> Reason:
     """Return a reason that other processes can read: one of a kind that only another plugin knows, in its words."""
     return reason if type(reason) in KINDS else Verbatim.of(reason.text, reason.code)
-
-
-def to_stored(reason: Reason | None) -> dict[str, Any] | None:
-    """Return what is kept of a reason where there may be none."""
-    return None if reason is None else reason.to_plain()
-
-
-def from_stored(stored: Mapping[str, Any] | str | None) -> Reason | None:
-    """Return the reason that was kept, None where there was none."""
-    return None if stored is None else from_plain(stored)

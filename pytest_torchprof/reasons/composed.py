@@ -1,34 +1,10 @@
-"""Reasons that hold others: another rank's, several at once, those of a finding; and the type of any reason."""
+"""Reasons that hold others: another rank's, several at once, those of a finding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Union
+from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
-    adopting,
-    branch,
-    caches,
-    capturing,
-    comparing,
-    compiling,
-    findings,
-    fleet,
-    gpu_trouble,
-    job_limits,
-    limits,
-    lines,
-    lost_ranks,
-    lost_work,
-    measuring,
-    names_asked,
-    operators_untold,
-    other_ranks,
-    own_steps,
-    recordings,
-    starting,
-    testing,
-    timing,
-)
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.comparing import SideName  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
@@ -43,7 +19,7 @@ class _KnownAsItsCause:
     """A reason around another one: users look that one up."""
 
     __slots__ = ()
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def code(self) -> Code | None:
@@ -55,7 +31,7 @@ class _KnownAsTheFirst:
     """Reasons together: users look the first one up."""
 
     __slots__ = ()
-    whys: tuple[AnyReason, ...]
+    whys: tuple[decoding.AnyReason, ...]
 
     @property
     def code(self) -> Code | None:
@@ -69,7 +45,7 @@ class OfRank(_KnownAsItsCause, Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     rank: int
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def text(self) -> str:
@@ -81,7 +57,7 @@ class OfRecording(_KnownAsItsCause, Reason, frozen=True):
 
     file: str
     """Its path; empty where it has none."""
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def text(self) -> str:
@@ -91,7 +67,7 @@ class OfRecording(_KnownAsItsCause, Reason, frozen=True):
 class Several(_KnownAsTheFirst, Reason, frozen=True):
     """Reasons of which each would be enough."""
 
-    whys: tuple[AnyReason, ...]
+    whys: tuple[decoding.AnyReason, ...]
 
     @classmethod
     def of(cls, whys: Iterable[Reason]) -> Reason:
@@ -110,7 +86,7 @@ class Several(_KnownAsTheFirst, Reason, frozen=True):
 class InStep(_KnownAsTheFirst, Reason, frozen=True):
     """What is not known of one step."""
 
-    whys: tuple[AnyReason, ...]
+    whys: tuple[decoding.AnyReason, ...]
     step: StepTitle | None
     """Which one; None for the only step, and for a reason that concerns no single step."""
 
@@ -124,7 +100,7 @@ class InStep(_KnownAsTheFirst, Reason, frozen=True):
 class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
     """The GPU's side is missing, and others in the process may have CUPTI, which serves one profiler at a time."""
 
-    why: AnyReason
+    why: decoding.AnyReason
     users: tuple[str, ...]
 
     @property
@@ -136,7 +112,7 @@ class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
 class SkippedGraphsUnknown(_KnownAsItsCause, Reason, frozen=True):
     """Graphs replayed, and whether Inductor left out others is not known."""
 
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def text(self) -> str:
@@ -146,7 +122,7 @@ class SkippedGraphsUnknown(_KnownAsItsCause, Reason, frozen=True):
 class RepeatUnmeasured(_KnownAsItsCause, Reason, frozen=True):
     """The repeat with stacks, which is to tell lines, was not measured itself."""
 
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def text(self) -> str:
@@ -164,7 +140,7 @@ class AllowanceUntold(Reason, frozen=True):
     count: int
     noun: str
     """What is counted: "blocking call"."""
-    because: AnyReason
+    because: decoding.AnyReason
 
     @property
     def sentence(self) -> str:
@@ -182,7 +158,7 @@ class FindingUntold(Reason, frozen=True):
     CODE = Code.NOT_RECORDED
 
     finding: str
-    because: AnyReason
+    because: decoding.AnyReason
     of_ranks: bool = False
 
     @property
@@ -195,7 +171,7 @@ class OfSide(_KnownAsItsCause, Reason, frozen=True):
     """Why one side of a comparison with a commit has no times of a test."""
 
     side: SideName
-    why: AnyReason
+    why: decoding.AnyReason
 
     @property
     def text(self) -> str:
@@ -211,7 +187,7 @@ class PairsLost(Reason, frozen=True):
 
     pairs: int
     needed: int
-    why: AnyReason
+    why: decoding.AnyReason
     """Why the last one did."""
 
     @property
@@ -226,19 +202,9 @@ class FurtherPairsLost(Reason, frozen=True):
     MEANING = "pairs enough for a verdict leave it open, and those that were to decide it failed"
     ADVICE = "look at that reason, as above"
 
-    why: AnyReason
+    why: decoding.AnyReason
     """Why the last one did."""
 
     @property
     def sentence(self) -> str:
         return f"further processes measured nothing: {self.why.text}"
-
-
-KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())
-"""Those above and those of the modules that this one imports."""
-
-if TYPE_CHECKING:
-    AnyReason = Reason
-else:
-    # A field of this type is decoded to the kind whose tag it has.
-    AnyReason = Union[KINDS]  # noqa: UP007 - of as many as there are

@@ -92,7 +92,7 @@ class NotMeasured(TorchprofError):
 
         ``screen`` is the whole text, where it says more than the reason.
         """
-        from pytest_torchprof.reasons.catalogue import portable  # noqa: PLC0415 - `torchprof --help` has no reasons
+        from pytest_torchprof.reasons.decoding import portable  # noqa: PLC0415 - `torchprof --help` has no reasons
         from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
         why = Verbatim.of(reason, code) if isinstance(reason, str) else portable(reason)

@@ -121,9 +121,6 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
         remedy="that rank's own failure says where",
     ),
     Code.NO_RANK: Explained(
-        """
-        *there is one rank's recording*: `--ranks` compares those of several ranks; put all of them into one folder.
-        """,
         meaning="the job has more ranks than there are recordings, so limits may be missed where nobody looks",
         remedy=(
             "add the missing recordings, or check those you have one by one; in a test, say how many to expect "

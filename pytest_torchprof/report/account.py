@@ -10,7 +10,7 @@ from pytest_torchprof import compare
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.comparison import VARIED
 from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text, in_one_line, moved_lines
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
 from pytest_torchprof.reasons.statement import Statement
@@ -49,7 +49,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
     """The commit and the day of that run, if it has the test."""
     gone: tuple[str, ...] = ()
     """The tests that are gone and may be this one, where it has no baseline."""
-    unlocated: tuple[AnyReason, ...] = ()
+    unlocated: tuple[decoding.AnyReason, ...] = ()
     """Why it is not known where kernels are launched."""
     blamed: tuple[str, int] | None = None
     """The file and line that launches what is worse, where it is known for sure."""
@@ -214,7 +214,7 @@ class LimitsNotHeld(Account, frozen=True, kw_only=True):
 class WithoutMeasurement(Account, frozen=True, kw_only=True):
     """There is no measurement to judge."""
 
-    why: AnyReason
+    why: decoding.AnyReason
     asks_doctor: bool = False
     """Whether the profiler or the device is the cause."""
     kept: Kept = Kept()
@@ -230,7 +230,7 @@ class Doubted(Account, frozen=True):
 
     SENTENCE = "{why}"
 
-    why: AnyReason
+    why: decoding.AnyReason
 
 
 class NotJudgedOnCpu(Account, frozen=True):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_torchprof.analysis.ranks import show_kind, wait_share
 from pytest_torchprof.findings.catalogue.ranks import OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.ranks import find_in_job
-from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.report.findings_text import FIRST_FINDINGS, first_findings, in_the_list, next_text
 from pytest_torchprof.report.row_columns import Among, RowColumn, json_values, terminal_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings import RULES, find, standing_out
-from pytest_torchprof.reasons.catalogue import portable
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.report.account import Doubted
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.result import Result, summary_of

@@ -15,7 +15,8 @@ from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC0
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.limits import DEFAULT, Verdict
-from pytest_torchprof.reasons.catalogue import AnyReason, from_plain
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.account import AccountSubject, AnyAccount, FromReport, text_of
 from pytest_torchprof.report.outcome import BaselineState, Outcome
@@ -106,7 +107,7 @@ class Result(Struct, frozen=True, kw_only=True):
     """What its failure is, or why it was skipped or not measured; empty when it passed."""
     for_ranks: bool = False
     """Whether it stands for all ranks of its job: it came out worst on this one."""
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why it is not measured, as a reason, if there is one."""
     baseline_state: BaselineState | None = None
     """None if no comparison with a baseline was asked for."""

@@ -7,14 +7,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits.limit import unmeasured
-from pytest_torchprof.reasons.catalogue import from_stored, portable
 from pytest_torchprof.reasons.commit_gaps import OnOtherDevice
 from pytest_torchprof.reasons.comparing import (
     AdoptedWithoutTimes,
@@ -29,15 +27,16 @@ from pytest_torchprof.reasons.comparing import (
     TypesUnknown,
     WorkersShareDevice,
 )
+from pytest_torchprof.reasons.decoding import from_stored, portable
 from pytest_torchprof.report.account import BaselineFailure
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Entry, RankEntry
+    from pytest_torchprof.baseline import Entry
     from pytest_torchprof.compare import Blame, Comparison
     from pytest_torchprof.history.branch_baseline import RunOfBranch
     from pytest_torchprof.limits import Verdict
@@ -65,6 +64,17 @@ class BaselineJudgement(Struct, frozen=True, kw_only=True):
     """The run of a branch whose entry it is; None if it is one of a file, or if there is none."""
     why_none: Reason | None = None
     """Why a history has no entry of a test that may be known there."""
+    is_due: bool = False
+    """Whether this run writes such an entry: it writes all, or those that are missing, as this one is."""
+    lacking: tuple[str, ...] = ()
+    """What the entry does not have of that which is compared."""
+    says_less: bool = False
+    """Whether it lacks what some kernels work on, though this measurement knows it."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether this run writes the entry if the test passes; one that may have another name is not missing."""
+        return self.is_due and not self.formers
 
     @property
     def has_worse_kernels(self) -> bool:
@@ -157,6 +167,9 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
             formers=formers,
             run=None if history is None else history.run_of(*at),
             why_none=None if history is None else history.why_not(*at),
+            is_due=self.writes(old),
+            lacking=() if old is None else tuple(self._lacking(old, new())),
+            says_less=old is not None and any(compare.lacking_kernels(old, new())),
         )
 
     @property
@@ -178,39 +191,9 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
             return True
         return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
-    def writes(self, old: Entry | None, formers: Collection[Gone] = ()) -> bool:
-        """Return whether this run writes the entry of a test that passes, where ``old`` is what there is.
-
-        An entry that may exist under another name (``formers``) is not missing.
-        """
-        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None and not formers)
-
-    def entry_to_write(self, judgement: BaselineJudgement, others: Mapping[int, Entry]) -> Entry:
-        """Return the new entry, or the old one with its times where nothing that counts changed.
-
-        ``others``: the entries that the other ranks would leave, by their number; empty where this process is alone.
-        """
-        old, new, comparison = judgement.old, judgement.new(), judgement.comparison
-        ranks = self._unlike(new, others) if others or old is None else old.ranks
-        return replace(self._renewed(old, new, comparison), ranks=ranks)
-
-    def _unlike(self, first: Entry, others: Mapping[int, Entry]) -> dict[str, RankEntry]:
-        unlike_ranks = {}
-        for number, other in others.items():
-            comparison = compare.compare(first, other, names=self.options.names, tolerance={})
-            unlike = other.unlike(first, steps=any(not change.is_number for change in comparison.changes))
-            unlike_ranks.update({str(number): unlike} if unlike is not None else {})
-        return unlike_ranks
-
-    def _renewed(self, old: Entry | None, new: Entry, comparison: Comparison) -> Entry:
-        renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
-        # Steps that nothing runs any more would be allowed for ever, and what an entry lacks would never be compared.
-        if old is not None and not renewed:
-            lacks = bool(self._lacking(old, new)) or any(compare.lacking_kernels(old, new))
-            renewed = len(old.steps) != len(new.steps) or lacks
-        if old is None or comparison.verdict != "same" or renewed:
-            return new
-        return replace(old, source=new.source)
+    def writes(self, old: Entry | None) -> bool:
+        """Return whether this run writes the entry of a test that passes, where ``old`` is what there is."""
+        return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict where times were to be compared and cannot be; `compare` says how they compare."""
@@ -302,10 +285,10 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         comparison = judgement.comparison
         if not self.run.baseline.updates and comparison.unknown and not comparison.fails():
             yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown)), self._of_file))
-        if (self.writes(old) or not comparison.fails()) and (blank := self._of_no_type(judgement, profile)):
+        if (judgement.is_due or not comparison.fails()) and (blank := self._of_no_type(judgement, profile)):
             yield self._not_measured(TypesUnknown(tuple(blank)))
-        if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
-            yield self._not_measured(EntryIncomplete(tuple(lacking), self._entry_name(judgement), self._of_file))
+        if judgement.lacking and not self.run.baseline.updates:
+            yield self._not_measured(EntryIncomplete(judgement.lacking, self._entry_name(judgement), self._of_file))
 
     @property
     def _of_file(self) -> bool:
@@ -322,7 +305,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         the tensors.
         """
         old = judgement.old
-        if old is None and not self.writes(old):
+        if old is None and not judgement.is_due:
             return []
         hidden = dict.fromkeys(kernel.short for step in profile.steps for kernel in step.kernels if hides_types(kernel))
         if not hidden:
@@ -338,11 +321,6 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         if strict and untold:
             return [*numbers, f"the types of {first_of([kernel.short for kernel in untold])}"]
         return numbers
-
-    def says_less(self, judgement: BaselineJudgement) -> bool:
-        """Return whether the entry lacks what some kernels work on, though this measurement knows it."""
-        old = judgement.old
-        return old is not None and any(compare.lacking_kernels(old, judgement.new()))
 
     def _not_measured(self, reason: Reason) -> Verdict:
         branch = self.run.history_branch

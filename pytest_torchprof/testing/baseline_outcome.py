@@ -7,15 +7,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_torchprof import baseline
+from pytest_torchprof import baseline, compare
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.report.outcome import BaselineState
+from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.testing.renames import NewTest
 from pytest_torchprof.testing.run_baselines import BaselineNote
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.baseline import Entry, RankEntry
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.judgement import Judgement
@@ -40,7 +45,7 @@ def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool
         return BaselineOutcome()
     # Whether the commit has the test, and did not measure it.
     unknown_there = compared.why_none is not None or any(verdict.limit == "against" for verdict in judgement.verdicts)
-    writes = writable and not unknown_there and check.writes(compared.old, compared.formers)
+    writes = writable and not unknown_there and compared.writes
     note = _note(judgement, compared, check, writes=writes)
     if unknown_there:
         return BaselineOutcome(state=BaselineState.UNKNOWN, note=note)
@@ -60,12 +65,12 @@ def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool
 def _note(judgement: Judgement, compared: BaselineJudgement, check: BaselineCheck, *, writes: bool) -> BaselineNote:
     measurement, entry = judgement.measurement, None
     if writes and this_rank().writes:
-        entry = check.entry_to_write(compared, judgement.entries_of_others)
+        entry = _entry_to_write(compared, judgement.entries_of_others, check)
     is_new = compared.comparison.verdict == "new"
     return BaselineNote(
         file=compared.file,
         key=compared.key,
-        says_less=check.says_less(compared),
+        says_less=compared.says_less,
         test=NewTest(str(check.path), baseline.split_key(compared.key)[0]) if is_new else None,
         label=measurement.label,
         formers=compared.formers,
@@ -73,3 +78,31 @@ def _note(judgement: Judgement, compared: BaselineJudgement, check: BaselineChec
         # At a commit that is only compared with, how the rest of the test ends does not concern what was measured.
         at_once=not check.judges_limits,
     )
+
+
+def _entry_to_write(compared: BaselineJudgement, others: Mapping[int, Entry], check: BaselineCheck) -> Entry:
+    """Return the new entry, or the old one with its times where nothing that counts changed.
+
+    ``others``: the entries that the other ranks would leave, by their number; empty where this process is alone.
+    """
+    old, new = compared.old, compared.new()
+    ranks = _unlike(new, others, check) if others or old is None else old.ranks
+    return replace(_renewed(compared, check), ranks=ranks)
+
+
+def _unlike(first: Entry, others: Mapping[int, Entry], check: BaselineCheck) -> dict[str, RankEntry]:
+    unlike_ranks = {}
+    for number, other in others.items():
+        comparison = compare.compare(first, other, names=check.options.names, tolerance={})
+        unlike = other.unlike(first, steps=any(not change.is_number for change in comparison.changes))
+        unlike_ranks.update({str(number): unlike} if unlike is not None else {})
+    return unlike_ranks
+
+
+def _renewed(compared: BaselineJudgement, check: BaselineCheck) -> Entry:
+    old, new, comparison = compared.old, compared.new(), compared.comparison
+    if old is None or comparison.verdict != "same" or comparison.environment is not None:
+        return new
+    # Steps that nothing runs any more would be allowed for ever, and what an entry lacks would never be compared.
+    differs = len(old.steps) != len(new.steps) or bool(compared.lacking) or compared.says_less
+    return new if differs or check.run.baseline is BaselineMode.UPDATE_TIMES else replace(old, source=new.source)

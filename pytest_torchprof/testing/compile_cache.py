@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.testing import NoProcessOfItsOwn
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 import unittest
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -12,7 +11,6 @@ from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.codes import MISUSES
-from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
@@ -20,15 +18,13 @@ from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.measurement import Measurement
 
 ENDS: Final = (pytest.skip.Exception, pytest.fail.Exception, pytest.xfail.Exception)
 """By what pytest's own functions end a test."""
-_RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "multiprocessing.pool"})
-"""The modules whose functions call what a thread is started with, and end or keep what it raises."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -82,7 +78,7 @@ def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
     if not isinstance(raised, TorchprofError):
         asserted = isinstance(raised, AssertionError | pytest.fail.Exception)
         return Ending(by_itself=BodyFailed(type(raised).__name__), outcome=missed if asserted else Outcome.ERROR)
-    line, at = _line_of(raised), _raised_at(raised)
+    line, at = line_of(raised), _raised_at(raised)
     if isinstance(raised, LimitsMissed):
         return Ending(by_itself=ExpectFailed(line), outcome=missed, raised_at=at)
     outcome = outcome_of(raised)
@@ -112,47 +108,8 @@ def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:
     return next((place for place in reversed(frames) if not is_our_file(place[0])), None)
 
 
-def lost_in_threads(problems: Iterable[TorchprofError]) -> list[TorchprofError]:
-    """Return those of these errors that ended the thread in which they were raised, and have never reached the test.
-
-    What raises one again (``future.result()``), and what catches it in the thread, is the test's own code.
-    """
-    return [problem for problem in problems if _caller(problem) in _RUN_THREADS]
-
-
-def as_one(problems: Iterable[TorchprofError]) -> TorchprofError | None:
-    """Return an error that says what all of these say, raised where the first was; None if there are none.
-
-    What is missed comes before what could not be measured, which no expected failure hides.
-    """
-    in_order = sorted(problems, key=lambda problem: outcome_of(problem) is not Outcome.FAILED)
-    if len(in_order) < 2:
-        return next(iter(in_order), None)
-    first = in_order[0]
-    text = "\n\n".join(problem.text for problem in in_order)
-    unmeasured = [problem.reason for problem in in_order if isinstance(problem, NotMeasured)]
-    error: LimitsMissed | NotMeasured = LimitsMissed(text)
-    if unmeasured:
-        error = NotMeasured(Several.of(unmeasured), screen=text)
-        error.also_missed = outcome_of(first) is Outcome.FAILED
-    error.brief = "\n".join(problem.brief or _line_of(problem) for problem in in_order)
-    error.in_one_line = "; also: ".join(map(_line_of, in_order))
-    error.in_columns = partial(_in_columns, in_order)
-    return error.with_traceback(first.__traceback__)
-
-
-def _in_columns(problems: Iterable[TorchprofError], most: int) -> str:
-    return "\n\n".join(problem.in_columns(most) if problem.in_columns else problem.text for problem in problems)
-
-
-def _line_of(problem: TorchprofError) -> str:
+def line_of(problem: TorchprofError) -> str:
     return problem.in_one_line or first_line(str(problem))
-
-
-def _caller(problem: TorchprofError) -> str | None:
-    """Return the name of the module whose function an error has come to at last."""
-    trace = problem.__traceback__
-    return None if trace is None else trace.tb_frame.f_globals.get("__name__")
 
 
 def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:

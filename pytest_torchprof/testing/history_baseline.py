@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.history.branch_baseline import BranchBaseline, RunOfBranch
-    from pytest_torchprof.reasons.catalogue import AnyReason
+    from pytest_torchprof.reasons import decoding
     from pytest_torchprof.testing.options import HistoryBranch, RunOptions
 
 _FACTS: Final = "known.json"
@@ -101,7 +101,7 @@ def _no_run(asked: HistoryBranch, own: BranchBaseline) -> NoRunOfBranch:
 def _with_entries(nothing: KnownBranch, own: BranchBaseline, rootdir: Path) -> KnownBranch:
     files: defaultdict[Path, dict[str, Entry]] = defaultdict(dict)
     runs: dict[str, RunOfBranch] = {}
-    reasons: dict[str, AnyReason] = {}
+    reasons: dict[str, decoding.AnyReason] = {}
     for (device, test, label), known in own.known.items():
         key, run = key_in_file((device, test, label)), known.run
         if device is None:

@@ -177,6 +177,7 @@ def judge_measurement(
     stands_in = measurement.stands_in
     asked = (*measurement.limits, *measurement.explanation.asked)
     unknown = nothing_known(profile, asked)
+    only_elsewhere = stands_in and check.only_elsewhere(label, profile)
     nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()
     on_cpu = (own for own in measurement.limits if own.limit.needs == COMPILE or options.judges_on_cpu(own.limit.name))
     limits = list(on_cpu) if stands_in else measurement.limits
@@ -208,6 +209,6 @@ def judge_measurement(
         baseline_failure=check.failure_of(baseline, blame) if baseline is not None and blame is not None else None,
         blamed=blame.first if blame is not None else None,
         stands_in=stands_in,
-        only_elsewhere=stands_in and check.only_elsewhere(label, profile),
+        only_elsewhere=only_elsewhere,
         shows_nothing=stands_in and unknown is not None and not (asked and not check.requires_baseline),
     )

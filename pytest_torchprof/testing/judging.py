@@ -10,8 +10,10 @@ import pytest
 from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report.account import NotJudgedOnCpu
-from pytest_torchprof.testing.conclusion import conclude, error_of
+from pytest_torchprof.testing.conclusion import conclude
 from pytest_torchprof.testing.ending import ENDS, ending_of, skipped_at_gate
+from pytest_torchprof.testing.failure import error_of
+from pytest_torchprof.testing.judged_together import judged_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +44,12 @@ def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool
     the test ended itself (``raised``), or a miss that never reached it. What a subtest raised is reported already.
     ``in_fixture``: it ended in a setup or teardown.
     """
-    raised = run.lost_miss(raised) or raised
+    raised = run.misses.lost(raised) or raised
     test, failed = run.test, raised or run.failed_part
     ending = ending_of(failed, run.measurements.values(), in_fixture=in_fixture)
     with run.judging(ending) as taken:
-        conclusions = conclude(test, taken, ending)
+        judgements = judged_together(test, taken, ending)
+        conclusions = conclude(test, judgements, ending)
         if ending.by_itself and raised is not None:
             raise raised
         if (error := error_of(conclusions, test.screen)) is not None:

@@ -8,8 +8,8 @@ from msgspec import Struct, json
 
 from pytest_torchprof import baseline
 from pytest_torchprof.history.branch_baseline import RunOfBranch  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.branch import OtherDevices, RecordDamaged
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from pytest_torchprof.history.branch_baseline import Key
@@ -24,13 +24,13 @@ class KnownBranch(Struct, frozen=True, kw_only=True):
     """What messages call it."""
     folder: str
     """The folder of the entries, as ``--torchprof-baseline-dir`` has them."""
-    reason: AnyReason | None = None
+    reason: decoding.AnyReason | None = None
     """Why there is nothing to be compared with, for any test."""
     devices: dict[str, str] = {}
     """The GPUs, or CPUs, on which the branch was measured, by their names in files."""
     runs: dict[str, RunOfBranch] = {}
     """By device, test and label, the run whose entry it is."""
-    reasons: dict[str, AnyReason] = {}
+    reasons: dict[str, decoding.AnyReason] = {}
     """In the same way, why there is no entry; without device: on none."""
     damaged: str = ""
     """What is wrong with a record of the branch in which tests are looked for; empty if all can be believed."""
@@ -41,7 +41,7 @@ class KnownBranch(Struct, frozen=True, kw_only=True):
         """Return the run that a measurement is compared with; None if there is none."""
         return self.runs.get(key_in_file((baseline.device_slug(environment), test, label)))
 
-    def why_not(self, environment: Environment, test: str, label: str | None) -> AnyReason | None:
+    def why_not(self, environment: Environment, test: str, label: str | None) -> decoding.AnyReason | None:
         """Return why a measurement has nothing to be compared with; None if it has, or if its test is a new one."""
         device = baseline.device_slug(environment)
         key = key_in_file((device, test, label))

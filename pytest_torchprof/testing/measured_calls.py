@@ -42,8 +42,11 @@ def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explana
             taken = replayed(test, asked)
         else:
             taken = yield from live(test, asked, run.compiled, after_test=run.judged)
-        taken = with_other_recordings(test, believed(test, taken))
-        judged = agreed(test, judge_alone(test, guarded(test, taken)))
+        taken = believed(test, taken)
+        taken = with_other_recordings(test, taken)
+        taken = guarded(test, taken)
+        judged = judge_alone(test, taken)
+        judged = agreed(judged)
         run.keep(judged)
         if judged.is_disbelieved:
             raise judged.measurement.error

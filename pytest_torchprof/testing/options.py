@@ -173,7 +173,6 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         replay=replay,
         reports=source.paths("report"),
         history=source.history(),
-        suite=source.suite(),
         keep=Keep(keep) if keep else None,
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
@@ -183,6 +182,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         ranks_scope=source.ranks_scope(),
         gpus=source.read("gpus", one_of(("all", "each"))) or "all",
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
+        suite=source.suite(),
     )
     return _of_side(options) if is_side(config) else options
 

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.report.account import BaselineFailure
-    from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.judgement import Judgement
-    from pytest_torchprof.testing.measured_test import MeasuredTest
 
 _MOST_LINES = 5
 
 
-def agreed(test: MeasuredTest, judged: JudgedAlone) -> JudgedAlone:
+def agreed(judged: JudgedAlone) -> JudgedAlone:
     """Return the judgement of a measurement here and on the ranks that measure it in step.
 
     It cannot be believed if another rank did not get that far.
@@ -35,7 +33,7 @@ def agreed(test: MeasuredTest, judged: JudgedAlone) -> JudgedAlone:
     plan = measurement.explanation.plan
     if plan is None or measurement.profile is None or not plan.coordination.in_step:
         return judged
-    own = _judged_here(judged.judgement, test.baseline)
+    own = _judged_here(judged.judgement)
     try:
         of_ranks = plan.coordination.exchange("the verdicts", own, JudgedOnRank)
         plan.coordination.close()
@@ -44,12 +42,12 @@ def agreed(test: MeasuredTest, judged: JudgedAlone) -> JudgedAlone:
     return replace(judged, of_ranks=tuple(of_ranks))
 
 
-def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnRank:
+def _judged_here(judgement: Judgement | None) -> JudgedOnRank:
     if judgement is None or judgement.profile is None:
         return JudgedOnRank()
     compared = judgement.baseline
     return JudgedOnRank(
-        entry=baseline.fields_of(compared.new()) if compared is not None and check.writes(compared.old) else None,
+        entry=baseline.fields_of(compared.new()) if compared is not None and compared.is_due else None,
         verdicts=tuple(
             replace(verdict, evidence=verdict.evidence[:_MOST_LINES])
             # A limit on all ranks together has the same verdict on each.

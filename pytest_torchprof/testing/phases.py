@@ -32,7 +32,7 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
     judges_itself = is_unittests(item) and not calls_coroutine_again
     inside = partial(judged_in_unittest, run, item) if judges_itself else nullcontext
     judging = nullcontext() if judges_itself else judged_after(run)
-    with kept_in(run.thrown_away), judging, measured_body(run, item, inside):
+    with kept_in(run.misses.thrown_away), judging, measured_body(run, item, inside):
         yield
 
 
@@ -44,14 +44,14 @@ def around_teardown(run: TestRun) -> Iterator[None]:
         run.forget()
     raised: BaseException | None = None
     try:
-        with kept_in(run.thrown_away), closing(run.compiled):
+        with kept_in(run.misses.thrown_away), closing(run.compiled):
             yield
     except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - it is raised again
         raised = problem
-    raised = run.lost_miss(raised) or raised
+    raised = run.misses.lost(raised) or raised
     if run.measurements or run.announced or run.unused_limits:
         judge(run, raised, in_fixture=True)
-    run.forget_misses()
+    run.misses.forget()
     if raised is not None:
         raise raised
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
-from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import NotMeasured, describe
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
 from pytest_torchprof.report.outcome import Outcome

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,7 +13,6 @@ from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.limits import read_limits, refuse_none
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import (
     LimitsMissed,
     NotMeasured,
@@ -25,10 +22,10 @@ from pytest_torchprof.reasons.errors import (
 )
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
-from pytest_torchprof.testing.ending import as_one, is_skip, lost_in_threads
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
 from pytest_torchprof.testing.measurement import Measurement
+from pytest_torchprof.testing.misses import Misses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,12 +71,8 @@ class TestRun(Struct, kw_only=True):
     """The error with which the judging ended, if any."""
     failed_part: BaseException | None = None
     """The error of the first subtest that pytest counts as failed; the test itself goes on."""
-    in_threads: list[TorchprofError] = field(default_factory=list)
-    """What the limits of ``expect()`` raised in threads that the test has started, as far as it is not judged."""
-    misses: WeakSet[TorchprofError] = field(default_factory=WeakSet)
-    """What they raised anywhere, as far as something still holds it."""
-    thrown_away: list[TorchprofError] = field(default_factory=list)
-    """Our errors that Python has reported and thrown away, of whichever test."""
+    misses: Misses = field(default_factory=Misses)
+    """What the limits of ``expect()`` have raised."""
 
     @property
     def body_is_step(self) -> bool:
@@ -151,19 +144,17 @@ class TestRun(Struct, kw_only=True):
 
     def _refuse_inside(self) -> None:
         if self.measuring:
-            hint = " (the marker measures the whole body: request the fixture in the test's signature)"
-            raise TorchprofError(
-                f"{self.test.nodeid} asks for a measurement inside another one of its own"
-                f"{hint if self.body_is_step else ''}; measure one after the other",
-                Code.FIXTURE_MISUSE,
-            )
+            from pytest_torchprof.reasons.asked_wrongly import MeasuresInside  # noqa: PLC0415 - for what is refused alone
+
+            raise TorchprofError.because(MeasuresInside(self.test.nodeid, of_body=self.body_is_step))
 
     def _begun(self, label: str | None, asked: tuple[Asked, ...]) -> Measurement:
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
-            message = f"the label {label!r} is used twice in {self.test.nodeid}; each measurement needs its own"
-            raise UnknownLimit(message, Code.FIXTURE_MISUSE)
+            from pytest_torchprof.reasons.asked_wrongly import LabelTwice  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(LabelTwice(label, self.test.nodeid))
         self.labels.add(label)
         self.unused_limits = {}
         return self.add(label, asked)
@@ -178,10 +169,9 @@ class TestRun(Struct, kw_only=True):
 
     def _set(self, limits: Mapping[str, object]) -> None:
         if self.measuring or any(measurement.is_open for measurement in self.measurements.values()):
-            raise TorchprofError(
-                f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
-                Code.FIXTURE_MISUSE,
-            )
+            from pytest_torchprof.reasons.asked_wrongly import LimitsSetInside  # noqa: PLC0415 - for what is refused alone
+
+            raise TorchprofError.because(LimitsSetInside(self.test.nodeid))
         refuse_none(limits, "torchprof.limits()")
         self._read(limits, more_to_come=True)
         self.own_limits = {**self.own_limits, **limits}
@@ -190,7 +180,9 @@ class TestRun(Struct, kw_only=True):
     def _read(self, limits: Mapping[str, object], *, more_to_come: bool = False) -> tuple[Asked, ...]:
         """Return the limits of a measurement: these, those that the body has set, and the marker's."""
         if option := next((name for name in limits if name in MARKER_OPTIONS), None):
-            raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
+            from pytest_torchprof.reasons.asked_wrongly import OptionOfMarker  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(OptionOfMarker(option))
         words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
         given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
         state = self.test.state
@@ -208,8 +200,8 @@ class TestRun(Struct, kw_only=True):
                 screen=self.test.screen.beside(_PYTESTS),
                 judges=self.test.baseline.judges_limits,
                 settings=self.test.settings,
-                in_threads=self.in_threads,
-                misses=self.misses,
+                in_threads=self.misses.in_threads,
+                misses=self.misses.anywhere,
             ),
             of_body=self.body_is_step,
             why_not=why_not,
@@ -292,30 +284,6 @@ class TestRun(Struct, kw_only=True):
         counts_more = isinstance(problem, LimitsMissed) and isinstance(self.failed_part, NotMeasured)
         if self.failed_part is None or counts_more:
             self.failed_part = problem
-
-    def lost_miss(self, raised: BaseException | None) -> TorchprofError | None:
-        """Return what each ``expect()`` raised that nothing has caught and that has never reached the test; once.
-
-        Nothing else counts where an error was ``raised`` in the test; a skip is none.
-        """
-        if isinstance(raised, TorchprofError):
-            self.misses.discard(raised)
-        if raised is not None and not is_skip(raised):
-            self.forget_misses()
-            return None
-        if self.misses:
-            # A task reports its error when it is freed, which may hang on a cycle of references.
-            gc.collect()
-        thrown_away = (problem for problem in self.thrown_away if problem in self.misses)
-        lost = as_one(dict.fromkeys([*lost_in_threads(self.in_threads), *thrown_away]))
-        if lost is not None:
-            self.forget_misses()
-        return lost
-
-    def forget_misses(self) -> None:
-        """Drop what ``expect()`` has raised: it is judged."""
-        self.in_threads.clear()
-        self.thrown_away.clear()
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -139,12 +139,22 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 def nearest_keyword(word: str, valid: Iterable[str]) -> str:
     """Return "did you mean 'max_kernels'?" if a keyword is near, else a few that are like it, and where all stand."""
+    return keyword_advice(*keywords_like(word, valid))
+
+
+def keywords_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the keyword that a word may mean, None where none is near, and a few that are like it then."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
     names = sorted(valid)
-    if (meant := near(word, names)) is not None:
+    meant = near(word, names)
+    return meant, tuple(get_close_matches(word, names, n=3, cutoff=0.55)) if meant is None else ()
+
+
+def keyword_advice(meant: str | None, alike: Sequence[str]) -> str:
+    """Return what to write for a keyword that is none, by what `keywords_like` it there is."""
+    if meant is not None:
         return f"did you mean {meant!r}?"
-    alike = get_close_matches(word, names, n=3, cutoff=0.55)
     such_as = f", such as {enumerated(alike)}" if alike else ""
     return f"expected a keyword that `pytest --markers` lists{such_as}; `torchprof explain KEYWORD` says what it means"
 

@@ -20,7 +20,6 @@ from weakref import WeakSet
 from msgspec import Struct, field
 
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
@@ -246,8 +245,9 @@ def pick_device(wanted: str) -> str:
     live = accelerator() if wanted == "auto" else _live_kinds().get(name)
     if live is None or (number and not (live.numbered and number.isdecimal())):
         numbered = [f"{name}:N" for name, kind in _live_kinds().items() if kind.numbered]
-        *forms, last = map(repr, ["auto", *sorted([*_live_kinds(), *numbered])])
-        raise TorchprofError(f"unknown device {wanted!r}. Use {', '.join(forms)} or {last}.", Code.NO_SUCH_DEVICE)
+        from pytest_torchprof.reasons.devices import UnknownDevice
+
+        raise TorchprofError.because(UnknownDevice(wanted, ("auto", *sorted([*_live_kinds(), *numbered]))))
     return live.pick(number, wanted)
 
 

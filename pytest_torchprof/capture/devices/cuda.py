@@ -19,10 +19,8 @@ from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClo
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.this_process import this_process
 from pytest_torchprof.reasons.capturing import Forked
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,11 +62,9 @@ class Cuda(LiveDevice):
         import torch
 
         if not has_gpu():
-            raise TorchprofError(
-                f"device {asked!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device: "
-                f"{reasons.no_gpu().text}. Use 'auto' or 'cpu', or run where there is a GPU.",
-                Code.NO_GPU,
-            )
+            from pytest_torchprof.reasons.devices import NoGpuSeen
+
+            raise TorchprofError.because(NoGpuSeen(asked, str(torch.__version__), reasons.no_gpu()))
         count = torch.cuda.device_count()
         # Asking for the current device would begin CUDA, after which no fork of this process can use it.
         begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
@@ -77,9 +73,9 @@ class Cuda(LiveDevice):
         except RuntimeError as error:  # the device was lost since
             raise NotMeasured(reasons.of_device("the GPU", error)) from None
         if index >= count:
-            seen = counted(count, "device")
-            problem = f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'."
-            raise TorchprofError(problem, Code.NO_SUCH_DEVICE)
+            from pytest_torchprof.reasons.devices import NoGpuOfNumber
+
+            raise TorchprofError.because(NoGpuOfNumber(asked, count))
         return f"cuda:{index}"
 
     def make_current(self) -> None:

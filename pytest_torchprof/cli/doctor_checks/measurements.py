@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.catalogue import from_stored, to_stored
+from pytest_torchprof.reasons.decoding import from_stored, to_stored
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us

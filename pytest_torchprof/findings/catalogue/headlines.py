@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.findings.finding import WORTH_TELLING
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as above)
+from pytest_torchprof.reasons import decoding  # noqa: TC001  (as above)
 from pytest_torchprof.reasons.wording import worded_of
 from pytest_torchprof.text import all_of, counted, show_us
 
@@ -67,7 +67,7 @@ class NotMeasuredHeadline(Headline, frozen=True, kw_only=True, tag="not-measured
 
     WHAT = "Not measured: {reason}"
 
-    reason: AnyReason
+    reason: decoding.AnyReason
 
 
 class _OfWindow(Headline, frozen=True, kw_only=True):
