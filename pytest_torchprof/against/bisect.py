@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_torchprof.against import history
-from pytest_torchprof.against.base import log_end, not_started, obtain_results
+from pytest_torchprof.against.commits import CommitRuns
 from pytest_torchprof.against.folders import run_folders
-from pytest_torchprof.against.measured import read_measured
-from pytest_torchprof.against.outcomes import write_outcomes
 from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_arguments
 from pytest_torchprof.against.start import ended_in_order
 from pytest_torchprof.against.warm import warm_python
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_torchprof.against.commits import Commits
     from pytest_torchprof.against.git import NamedCommit, Repository
     from pytest_torchprof.against.measured import CommitMeasurements
-    from pytest_torchprof.against.request import Request
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.limits import Asked
 
@@ -128,7 +126,17 @@ class _Settings:
             # The measurement at a commit does not depend on the names of the ends.
             asked = (*self._task.arguments, *seed_arguments(config.option), "--torchprof-against=HEAD")
             request = replace(request, arguments=asked, keeps_recordings=True, run=warm.run)
-            self.result = _Search(self._task.limits, request, good, bad, self._write_line).run()
+            search = Search(
+                limits=self._task.limits,
+                commits=CommitRuns(request),
+                asked=tuple(config.args),
+                repository=repository,
+                folder=request.results / "search",
+                good=good,
+                bad=bad,
+                write_line=self._write_line,
+            )
+            self.result = search.run()
         return 0
 
 
@@ -160,30 +168,31 @@ def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -
     raise TorchprofError(f"{problem}{hint}", Code.NO_ANCESTOR)
 
 
-class _Search:
-    """The commits of one search, each measured once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """The search among the commits between two, each measured once."""
 
-    def __init__(
-        self,
-        limits: tuple[Asked, ...],
-        request: Request,
-        good: Reference,
-        bad: Reference,
-        write_line: Callable[[str], None],
-    ) -> None:
-        self._limits, self._request, self._write_line = limits, request, write_line
-        self._good, self._bad = good, bad
-        self._measured: dict[str, CommitMeasurements] = {}
-        self._judged: dict[str, Judged] = {}
+    limits: tuple[Asked, ...]
+    commits: Commits
+    asked: Sequence[str]
+    """The tests that are asked for, as users name them."""
+    repository: Repository
+    folder: Path
+    """For git: it is not there yet."""
+    good: Reference
+    bad: Reference
+    write_line: Callable[[str], None]
+    _measured: dict[str, CommitMeasurements] = field(default_factory=dict)
+    _judged: dict[str, Judged] = field(default_factory=dict)
 
     def run(self) -> SearchResult:
         """Measure both ends, then the commits that git chooses."""
-        repository = self._request.repository
-        between = counted(repository.distance(self._good.sha, self._bad.sha), "commit")
-        self._write_line(f"{between} from {self._good.shown}, good, to {self._bad.shown}, bad")
+        repository = self.repository
+        between = counted(repository.distance(self.good.sha, self.bad.sha), "commit")
+        self.write_line(f"{between} from {self.good.shown}, good, to {self.bad.shown}, bad")
         if not self._names:
-            return self._result(SearchOutcome.NOT_MEASURED, f"at {self._bad.shown}: {self._why_nothing()}")
-        for end, wanted in ((self._bad, CommitAnswer.BAD), (self._good, CommitAnswer.GOOD)):
+            return self._result(SearchOutcome.NOT_MEASURED, f"at {self.bad.shown}: {self._why_nothing()}")
+        for end, wanted in ((self.bad, CommitAnswer.BAD), (self.good, CommitAnswer.GOOD)):
             judged = self._judge(end.sha)
             if judged.answer is CommitAnswer.SKIPPED:
                 return self._result(SearchOutcome.NOT_MEASURED, f"at {end.shown}: {judged.why}")
@@ -191,10 +200,10 @@ class _Search:
                 return self._result(SearchOutcome.NOT_THERE, self._contradiction_text(end, judged))
         shas = history.first_bad(
             repository,
-            good=self._good.sha,
-            bad=self._bad.sha,
+            good=self.good.sha,
+            bad=self.bad.sha,
             judge=lambda sha: _FOR_GIT[self._judge(sha).answer],
-            folder=self._request.results / "search",
+            folder=self.folder,
         )
         candidates = tuple(map(repository.named, shas))
         if len(candidates) > 1:
@@ -206,11 +215,11 @@ class _Search:
 
     def _doubt_text(self, sha: str) -> str | None:
         """Measure a commit and its parent once more; return a text if an answer changed, None if neither did."""
-        for commit in (sha, self._request.repository.parent(sha)):
+        for commit in (sha, self.repository.parent(sha)):
             if commit not in self._judged:  # The parent of a merge may be on another branch, or missing from a clone.
                 continue
-            before, (answer, why) = self._judged[commit].answer, self._answer(self._measured_anew(commit))
-            self._write_line(f"{commit[:7]}  {answer:<9}once more: {reason_line(why)}")
+            before, (answer, why) = self._judged[commit].answer, self._answer(self.commits.measure(commit, again=True))
+            self.write_line(f"{commit[:7]}  {answer:<9}once more: {reason_line(why)}")
             if answer is not before:
                 problem = f"{commit[:7]} was {before}, and measured once more it is {answer}: {why}"
                 return f"{problem}; the test does not do the same each time"
@@ -220,15 +229,15 @@ class _Search:
         parent, differences = None, {}
         if outcome is SearchOutcome.FOUND:
             (first,) = candidates
-            parent = self._request.repository.parent(first.sha)
+            parent = self.repository.parent(first.sha)
             before = {} if parent is None else self._measure(parent).entries
             after = self._measure(first.sha).entries
             differences = {name: compare(before[name], after[name]) for name in before if name in after}
         return SearchResult(
             outcome=outcome,
             why=why,
-            good=self._good,
-            bad=self._bad,
+            good=self.good,
+            bad=self.bad,
             commits=tuple(self._judged.values()),
             candidates=candidates,
             parent=parent,
@@ -237,65 +246,51 @@ class _Search:
         )
 
     def _contradiction_text(self, end: Reference, judged: Judged) -> str:
-        if end is self._good:
+        if end is self.good:
             return f"{end.shown} is to be good, and is not: {judged.why}; name an older commit with --good"
-        if self._limits:
+        if self.limits:
             return f"{end.shown} is to be bad, and the limits hold there: {judged.why}"
-        return f"the kernels at {end.shown} are those at {self._good.shown}: nothing has changed"
+        return f"the kernels at {end.shown} are those at {self.good.shown}: nothing has changed"
 
     @property
     def _names(self) -> tuple[str, ...]:
         """The names of the requested measurements: those of the bad commit."""
-        return tuple(self._measure(self._bad.sha).entries)
+        return tuple(self._measure(self.bad.sha).entries)
 
     @property
     def _left_out(self) -> Mapping[str, str]:
-        measured = self._measure(self._bad.sha)
+        measured = self._measure(self.bad.sha)
         known = {measured.test_of(name) for name in self._names}
         troubles = measured.outcomes.troubles
         return {test: why.in_one_line for test, why in troubles.items() if test not in known}
 
     def _why_nothing(self) -> str:
         """Return why the bad commit measured nothing; TorchprofError if there is no such test."""
-        outcomes = self._measure(self._bad.sha).outcomes
+        outcomes = self._measure(self.bad.sha).outcomes
         if outcomes.troubles:
             return next(iter(outcomes.troubles.values())).whole
         if outcomes.tests:
             return "nothing was measured: the test has neither the torchprof marker nor the fixture"
-        output = "\n".join(f"  | {line}" for line in log_end(self._request.results / self._bad.sha))
+        output = "\n".join(f"  | {line}" for line in self.commits.output(self.bad.sha))
         if outcomes.status in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
-            named = " ".join(self._request.config.args)
-            raise TorchprofError(
-                f"pytest finds no test {named} at {self._bad.shown}, and says:\n{output}", Code.NO_TEST
-            )
+            named = " ".join(self.asked)
+            raise TorchprofError(f"pytest finds no test {named} at {self.bad.shown}, and says:\n{output}", Code.NO_TEST)
         return f"{outcomes.broken}, and it said:\n{output}"
 
     def _measure(self, sha: str) -> CommitMeasurements:
         if sha not in self._measured:
-            self._measured[sha] = self._obtain(sha, self._request.results / sha, is_fresh=self._request.is_fresh)
+            self._measured[sha] = self.commits.measure(sha)
         return self._measured[sha]
-
-    def _measured_anew(self, sha: str) -> CommitMeasurements:
-        return self._obtain(sha, self._request.results / f"{sha}-again", is_fresh=True)
-
-    def _obtain(self, sha: str, results: Path, *, is_fresh: bool) -> CommitMeasurements:
-        results.mkdir()
-        reference = Reference(ref=sha, sha=sha, dirty=False)
-        try:
-            obtain_results(replace(self._request, reference=reference, results=results, is_fresh=is_fresh))
-        except TorchprofError as problem:  # Its files are missing, which does not concern other commits.
-            write_outcomes(results, not_started(problem))
-        return read_measured(results)
 
     def _judge(self, sha: str) -> Judged:
         if sha not in self._judged:
             answer, why = self._answer(self._measure(sha))
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
-            self._write_line(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
+            self.write_line(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
         return self._judged[sha]
 
     def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
-        return self._by_limits(measured) if self._limits else self._by_kernels(measured)
+        return self._by_limits(measured) if self.limits else self._by_kernels(measured)
 
     def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         profiles = dict(measured.profiles())
@@ -303,7 +298,7 @@ class _Search:
             verdict.status: self._with_name(name, f"{verdict.written}: {verdict.text}")
             for name in self._names
             if name in profiles and name in measured.entries
-            for verdict in check_limits(profiles[name], self._limits)
+            for verdict in check_limits(profiles[name], self.limits)
         }
         if MISSED in texts:
             return CommitAnswer.BAD, texts[MISSED]
@@ -316,7 +311,7 @@ class _Search:
     def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         if (gap := self._missing_text(measured)) is not None:
             return CommitAnswer.SKIPPED, gap
-        good = self._measure(self._good.sha)
+        good = self._measure(self.good.sha)
         for name in self._names:
             comparison = compare(good.entries.get(name), measured.entries[name])
             if comparison.kernels_differ:
