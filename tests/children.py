@@ -39,8 +39,12 @@ _LONGEST = 1 << 17
 class Child(_Popen):
     """A child that does what Python does with its words: ``[python, "-m", "pytest", ...]`` or ``[python, "-c", CODE, ...]``."""
 
-    by: Callable[..., None] = staticmethod(fresh.as_python)
-    """What does it."""
+    def __init__(
+        self, args: list[object], *others: object, by: Callable[..., None] = fresh.as_python, **settings: object
+    ) -> None:
+        """Start it; ``by`` is what does in the fork as Python does."""
+        self._by = by
+        super().__init__(args, *others, **settings)
 
     def _execute_child(self, *given: object) -> None:
         told = dict(zip(_TOLD, given, strict=True))
@@ -52,7 +56,7 @@ class Child(_Popen):
         folder = os.fspath(told["cwd"] or Path.cwd())
         pipes = [told[name] for name in _PIPES]
         files = [stream if file == -1 else file for stream, file in enumerate((pipes[0], pipes[3], pipes[5]))]
-        task = pickle.dumps((environment, folder, self.by, words))
+        task = pickle.dumps((environment, folder, self._by, words))
         self.pid = _birth_place().start(task, files, leads_group=told["start_new_session"])
         self._child_created = True
         self._close_pipe_fds(*pipes)
