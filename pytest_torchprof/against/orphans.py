@@ -11,12 +11,12 @@ from typing import Final
 
 _LOOK_S: Final = 0.5
 _GRACE_S: Final = 5.0
-"""The seconds that a run has to end in an orderly way once it was interrupted, with what its tests' fixtures clear up."""
+"""The seconds that an interrupted run has to end in an orderly way, with what its fixtures clear up."""
 ENDED: Final = "the run that compares with another commit has ended, and this was a part of it"
 
 
 def end_with_parent() -> None:
-    """From now on watch whether the process that started this one still exists; if not, interrupt this one, and end it."""
+    """From now on watch whether the process that started this one still exists; interrupt and end this one if not."""
     parent, stderr = os.getppid(), os.dup(2)  # Before pytest captures what tests write.
     threading.Thread(target=_look_after, args=(parent, stderr), name="torchprof-parent", daemon=True).start()
 
