@@ -542,7 +542,7 @@ def waited_for(tmp_path_factory):
             jobs_done.append(rank_jobs.ended(ranks))
     return [
         replace(runs[0], tests={name: one for run in runs for name, one in run.tests.items()})
-        for runs in zip(*jobs_done)
+        for runs in zip(*jobs_done, strict=True)
     ]
 
 
