@@ -26,7 +26,7 @@ class Popen(_Popen):
     """As that of Python, which it is for all other processes."""
 
     def __new__(cls, args: object, *_: object, **settings: object) -> subprocess.Popen | Fork:
-        words = _words_of(args)
+        words = words_of(args)
         if words is None:
             return super().__new__(cls)
         if words[1:] == WORKER:
@@ -88,7 +88,7 @@ class Fork:
         self.wait()
 
 
-def _words_of(args: object) -> list[str] | None:
+def words_of(args: object) -> list[str] | None:
     """Return which Python is told what, if that is something a fork can do."""
     if not isinstance(args, (list, tuple)) or not fresh.can_be(str(args[0])):
         return None

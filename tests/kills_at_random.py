@@ -20,9 +20,13 @@ import time
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from left_behind import left_in, processes
 from repository import PACKAGE, PYTEST, SLOWER, TESTS, TORCHPROF, Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 PLAIN = ("-p", "no:hypothesispytest", "-p", "no:cacheprovider")
@@ -45,9 +49,9 @@ PATIENCE_S = 60
 """For how long what was killed may take to be gone; the product says ten seconds, on a machine with nothing else to do."""
 
 
-def make(folder: Path) -> Repository:
-    """Return a repository with a few commits, of which one has added a kernel, and with changes."""
-    made = Repository(folder, {"waves.py": PACKAGE, "tests/test_waves.py": TESTS})
+def make(folder: Path, more: Mapping[str, str]) -> Repository:
+    """Return a repository with a few commits, of which one has added a kernel, with changes, and with further files."""
+    made = Repository(folder, {"waves.py": PACKAGE, "tests/test_waves.py": TESTS, **more})
     made.git("tag", "good")
     for code in (SLOWER, SLOWER + "\n"):
         made.write({"waves.py": code})
@@ -119,7 +123,7 @@ def main() -> int:
     chance = random.Random(asked.seed)
     counted = wrong = 0
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
-        repository = make(Path(name, "repository"))
+        repository = make(Path(name, "repository"), {})
         before = repository.state()
         lasts = {}
         for how in (AGAINST, SEARCH):

@@ -74,7 +74,11 @@ def start(world: int, *args: str, **environment: str) -> list[fresh.Fresh]:
 
 def run(world: int, *args: str, **environment: str) -> list[RankRun]:
     """Run pytest in each of so many ranks, and return what came of each."""
-    started = start(world, *args, **environment)
+    return ended(start(world, *args, **environment))
+
+
+def ended(started: list[fresh.Fresh]) -> list[RankRun]:
+    """Return what came of the ranks that were started in the current folder."""
     return [_done(rank, one) for rank, one in enumerate(started)]
 
 

@@ -1,8 +1,8 @@
 """Repositories of git with a package and tests in them, and runs of pytest that compare two of their states.
 
 A run and the sides that it starts are forks which have torch at hand (`fresh`), but for
-`by_fork=False`: whether they may be forks, what becomes of them when somebody is killed, and one comparison and search from
-end to end are shown with processes as users have them.
+`by_fork=False`: whether they may be forks, and one comparison and search from end to end are shown with processes as users
+have them. Where somebody is killed, each of them is the child of who has started it (`children`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -87,13 +88,17 @@ class Repository:
     def start(
         self,
         *words: str,
+        by_fork: bool = False,
         python: str = sys.executable,
         program: tuple[str, ...] = PYTEST,
         cwd: Path | None = None,
         **more: str,
     ) -> subprocess.Popen:
-        """Start pytest, or another program, in the repository."""
-        return subprocess.Popen(
+        """Start pytest, or another program, in the repository; ``by_fork``: as a fork which is a child of ours."""
+        from children import Child  # It imports torch.
+
+        start = partial(Child, by=as_python) if by_fork else subprocess.Popen
+        return start(
             [python, *program, *words],
             cwd=cwd or self.path,
             env=environment(**more),

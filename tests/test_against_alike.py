@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,11 @@ import torch
 if os.environ["HANGS"] in __file__ and (".torchprof" in __file__) == (os.environ["HANGS"] == ".torchprof"):
     Path(os.environ["TOLD"]).write_text(str(os.getpid()))
     while True:
-        time.sleep(0.01)
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            if os.environ["TAKES"]:
+                raise
 
 def wave(x):
     return torch.sin(x)
@@ -90,11 +95,12 @@ def is_running(number: int) -> bool:
         return not isinstance(problem, ProcessLookupError) and Path("/proc").exists() is False
 
 
-def hanging(folder, side):
+def hanging(folder, side, takes_interrupts):
     """Return a run of which a side hangs: its repository, how that was before, the run's process, and the side's number."""
     made = Repository(folder / "made", {"waves.py": HANGS, "test_waves.py": TESTS})
     before, told = made.state(), folder / "told"
-    process = made.start("--torchprof-against=main", HANGS=side, TOLD=str(told))
+    how = {"HANGS": side, "TOLD": str(told), "TAKES": "yes" if takes_interrupts else ""}
+    process = made.start("--torchprof-against=main", by_fork=True, **how)
     while not (told.is_file() and told.read_text()):
         assert process.poll() is None
         time.sleep(0.1)
@@ -103,7 +109,8 @@ def hanging(folder, side):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_side_that_hangs_ends_with_the_run(tmp_path, number):
-    runs = [hanging(tmp_path / side.strip("."), side) for side in (".torchprof", "waves")]
+    cases = product((".torchprof", "waves"), (True, False))
+    runs = [hanging(tmp_path / f"{side.strip('.')} {takes}", side, takes) for side, takes in cases]
     for _, _, process, _ in runs:
         process.send_signal(number)
     # Of each run the side has some seconds to end by itself: they go by at once.

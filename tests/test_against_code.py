@@ -207,8 +207,9 @@ def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compi
 def test_a_command_that_fails_is_told_with_what_it_said(compiled):
     # And its environment has a pip of its own, which those that forks make are without.
     command = "python -c 'import pip; raise SystemExit(pip.__file__)'"
-    run = compiled.against("main", f"--torchprof-against-install={command}", by_fork=False)
-    assert run.status == pytest.ExitCode.USAGE_ERROR
-    assert "base main (" in run.out
-    assert "/environment/lib/" in "".join(run.out.split())
-    assert "[install-failed]" in run.out
+    process = compiled.start("--torchprof-against=main", f"--torchprof-against-install={command}", by_fork=True)
+    out = process.communicate(timeout=300)[0]
+    assert process.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "base main (" in out
+    assert "/environment/lib/" in "".join(out.split())
+    assert "[install-failed]" in out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
+import shutil
 import signal
 import time
 
 import pytest
-from kills_at_random import AGAINST, SEARCH, killed, make
+from kills_at_random import AGAINST, SEARCH, left, make
 from repository import PACKAGE, SLOWER, TESTS, Repository
 
 from pytest_torchprof.against.orphans import ENDED
@@ -18,11 +18,33 @@ pytestmark = pytest.mark.any_torch
 TWO = TESTS + TESTS.replace("test_wave", "test_again").replace("waves.wave(x)", "torch.cos(x)")
 WORSE = {"test_wave": ("worse (+1 kernel)", "failed"), "test_again": ("same", "passed")}
 CONFTEST = """
-import os, signal
+import os, signal, time
+from pathlib import Path
+
+SIDE = "commit" if ".torchprof" in __file__ else "tree"
+
+def stop(moment):
+    if os.environ.get("STOPS_AT") == f"{moment} {SIDE}":
+        Path(os.environ["STOPPED"]).write_text(str(os.getpid()))
+        time.sleep(600)
+
+def pytest_collection_modifyitems():
+    stop("collected of the")
 
 def pytest_runtest_call(item):
-    if "SENT" in os.environ and ".torchprof" in item.path.parts:
+    stop("measured of the")
+    if "SENT" in os.environ and SIDE == "commit":
         os.kill(os.getppid(), int(os.environ["SENT"]))
+        time.sleep(30)
+
+def pytest_sessionfinish():
+    stop("over for the")
+"""
+GIT = """#!/bin/sh
+case " $* " in *" $STOPS_AT "*)
+    echo $$ > "$STOPPED.unfinished" && mv "$STOPPED.unfinished" "$STOPPED" && exec sleep 600;;
+esac
+exec {git} "$@"
 """
 FRESH = "--torchprof-against-fresh"
 
@@ -36,15 +58,49 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("searched") / "repository", {"conftest.py": CONFTEST})
+
+
+@pytest.fixture(scope="module")
 def before(repository):
     return repository.state()
 
 
-def test_a_kill_at_any_moment_leaves_nothing_that_lasts(repository, before):
-    with repository.start("--torchprof-against=main", FRESH) as process:
-        time.sleep(random.Random(7).uniform(0.5, 6))
+def stopped(made, folder, program, words, moment, *, by_fork=True):
+    """Start a run that stops at a moment; return its process and the number of the one that stopped."""
+    (folder / "bin").mkdir()
+    (folder / "temporary").mkdir()
+    git = folder / "bin" / "git"
+    git.write_text(GIT.replace("{git}", shutil.which("git")))
+    git.chmod(0o755)
+    path = f"{git.parent}{os.pathsep}{os.environ['PATH']}"
+    told = {"STOPS_AT": moment, "STOPPED": str(folder / "stopped"), "TMPDIR": str(folder / "temporary")}
+    process = made.start(*words, program=program, by_fork=by_fork, PATH=path, **told)
+    while not ((folder / "stopped").exists() and (number := (folder / "stopped").read_text().strip())):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.05)
+    return process, int(number)
+
+
+ALL = ("--torchprof-against=main", FRESH)
+
+
+@pytest.mark.parametrize(
+    "moment", ["read-tree", "collected of the commit", "measured of the commit", "measured of the tree"]
+)
+def test_a_kill_of_all_leaves_nothing_that_lasts(repository, before, tmp_path, moment):
+    process, _ = stopped(repository, tmp_path, AGAINST[0], ALL, moment)
+    with process:
         os.killpg(process.pid, signal.SIGKILL)
     assert repository.state() == before
+
+
+def test_the_run_after_a_kill_removes_what_is_left(repository, before, tmp_path):
+    process, _ = stopped(repository, tmp_path, AGAINST[0], ALL, "measured of the commit")
+    with process:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert list((repository.path / ".torchprof/against").glob("*/tree"))
     run = repository.against("main")
     assert run.rows == WORSE
     assert repository.state() == before
@@ -53,17 +109,18 @@ def test_a_kill_at_any_moment_leaves_nothing_that_lasts(repository, before):
 
 def test_a_side_ends_soon_after_who_started_it(repository, before):
     killed = str(int(signal.SIGKILL))
-    with repository.start("--torchprof-against=main", FRESH, SENT=killed) as process:
+    with repository.start("--torchprof-against=main", FRESH, by_fork=True, SENT=killed) as process:
         assert process.wait() == -signal.SIGKILL
     (log,) = (repository.path / ".torchprof/against/runs").glob("*/log")
-    while ENDED not in (said := log.read_text()):
-        assert "2 passed" not in said
+    # In the middle of its test, and not once that is over.
+    while not all(text in (said := log.read_text()) for text in (ENDED, "KeyboardInterrupt")):
+        assert " passed" not in said
         time.sleep(0.1)
     assert repository.state() == before
 
 
 def test_pairs_of_times_end_soon_after_who_started_them(repository, before):
-    with repository.start("--torchprof-against=main", "--torchprof-against-time=10%") as process:
+    with repository.start("--torchprof-against=main", "--torchprof-against-time=10%", by_fork=True) as process:
         while "times of 2 measurements against" not in process.stdout.readline():
             assert process.poll() is None
         process.kill()
@@ -74,11 +131,11 @@ def test_pairs_of_times_end_soon_after_who_started_them(repository, before):
 
 
 def test_an_interrupt_ends_the_run(repository, before):
-    # Whoever started a fork is not its parent.
-    run = repository.against("main", FRESH, by_fork=False, SENT=str(int(signal.SIGINT)))
-    assert run.status == pytest.ExitCode.INTERRUPTED
-    assert "torchprof: interrupted while main (" in run.out
-    assert "Traceback" not in run.out
+    process = repository.start("--torchprof-against=main", FRESH, by_fork=True, SENT=str(int(signal.SIGINT)))
+    out = process.communicate(timeout=300)[0]
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert "torchprof: interrupted while main (" in out
+    assert "Traceback" not in out
     assert repository.state() == before
     assert not list((repository.path / ".torchprof/against").glob("*/tree"))
 
@@ -94,24 +151,37 @@ def test_two_runs_at_once_wait_for_each_other(repository, before, tmp_path):
     assert repository.state() == before
 
 
-@pytest.mark.parametrize(
-    ("how", "sent", "whom"),
-    [
-        (AGAINST, signal.SIGTERM, "parent"),
-        (AGAINST, signal.SIGKILL, "child"),
-        (SEARCH, signal.SIGTERM, "parent"),
-        (SEARCH, signal.SIGKILL, "child"),
-    ],
-)
-def test_who_is_killed_at_a_random_moment_leaves_nothing(tmp_path, how, sent, whom):
-    """As tests/kills_at_random.py does as often as it is asked to."""
-    made, chance = make(tmp_path / "made"), random.Random(7)
+KILLS = [
+    (AGAINST, "read-tree", signal.SIGTERM, "parent"),
+    (AGAINST, "read-tree", signal.SIGKILL, "child"),
+    (AGAINST, "collected of the commit", signal.SIGTERM, "parent"),
+    (AGAINST, "measured of the commit", signal.SIGKILL, "child"),
+    (AGAINST, "measured of the tree", signal.SIGTERM, "parent"),
+    (AGAINST, "over for the commit", signal.SIGKILL, "parent"),
+    (SEARCH, "read-tree", signal.SIGTERM, "parent"),
+    (SEARCH, "read-tree", signal.SIGKILL, "child"),
+    (SEARCH, "measured of the commit", signal.SIGTERM, "parent"),
+    (SEARCH, "measured of the commit", signal.SIGKILL, "parent"),
+]
+
+
+@pytest.mark.parametrize(("how", "moment", "sent", "whom"), KILLS)
+def test_who_is_killed_leaves_nothing(searched, tmp_path, how, moment, sent, whom):
+    """At the moments that matter; tests/kills_at_random.py does it at any."""
+    check_kill(searched, tmp_path, how, moment, sent, whom)
+
+
+def test_a_fork_of_a_search_that_is_killed_leaves_nothing(searched, tmp_path):
+    """Where a process that has imported torch forks for each commit."""
+    check_kill(searched, tmp_path, SEARCH, "measured of the commit", signal.SIGKILL, "child", by_fork=False)
+
+
+def check_kill(made, folder, how, moment, sent, whom, *, by_fork=True):
     before = made.state()
-    # How long a run takes, and until it has started others, is the machine's.
-    for moment_s in (4, 2, 8, 20):
-        who, _, found = killed(made, how, sent, whom, moment_s + chance.random(), chance)
-        assert found == {}
-        if not who.startswith("nobody"):
-            break
-    assert not who.startswith("nobody")
+    process, number = stopped(made, folder, *how, moment, by_fork=by_fork)
+    os.kill(number if whom == "child" else process.pid, sent)
+    out = process.communicate(timeout=300)[0]
+    assert left(made, folder / "temporary") == {}
+    # pytest has some of its own.
+    assert "Traceback" not in out or f"{os.sep}pytest_torchprof{os.sep}" not in out
     assert made.state() == before

@@ -145,7 +145,7 @@ def test_untold():
 def test_a_recompile_of_torchs_own_code_is_placed_where_the_user_calls_it(run_tests):
     result = run_tests(
         """
-layer = torch.compile(torch.nn.Linear(4, 4), dynamic=False)
+layer = torch.compile(torch.nn.Linear(4, 4), dynamic=False, backend="eager")
 rows = iter(range(2, 20))
 
 @pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=2)

@@ -18,6 +18,7 @@ import fresh
 import pytest
 import torch
 from builder import TraceBuilder
+from children import Child
 from facts import says
 
 import pytest_torchprof
@@ -223,7 +224,7 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.any_torch
 def test_each_line_is_written_as_soon_as_it_is_known():
-    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
+    with Child(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
         said = [doctor.stdout.readline() for _ in range(4)]
         assert doctor.poll() is None, "it wrote when it was done"
         doctor.kill()

@@ -146,7 +146,7 @@ def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stand
             f"print('said', flush=True); subprocess.Popen([sys.executable, '-c', {child!r}])\n"
             f"while True: time.sleep(1)"
         )
-        status = processes.run(("-c", program), limit_s=8, log=folder / "step", environment={}, fork=fork)
+        status = processes.run(("-c", program), limit_s=4, log=folder / "step", environment={}, fork=fork)
         assert status is None
         assert (folder / "step.out").read_text() == "said\n"
         return folder / "alive"

@@ -45,6 +45,24 @@ try:
 except TorchprofError as error:
     print(error)
 """
+# What has imported torch once asks in a fork for each cause.
+ASKS_OF_ALL = """
+import os, sys
+import torch
+from pytest_torchprof import capture
+capture.pick_device
+for cause in sys.argv[2:]:
+    code, visible = cause.split("/")
+    os.environ["FAILS_WITH"] = code
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if visible != "all":
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    print("cause", cause, flush=True)
+    if os.fork() == 0:
+        exec(sys.argv[1])
+        sys.exit()
+    assert os.wait()[1] == 0
+"""
 
 
 def library(folder, name, source):
@@ -54,10 +72,10 @@ def library(folder, name, source):
     return str(folder / name)
 
 
-def said(**environment):
+def said(code=ASKS, *words, **environment):
     without = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES")}
     done = subprocess.run(
-        [sys.executable, "-c", ASKS],
+        [sys.executable, "-c", code, *words],
         env={**without, "PYTHONPATH": str(REPOSITORY), **environment},
         capture_output=True,
         text=True,
@@ -66,25 +84,27 @@ def said(**environment):
     return done.stdout
 
 
+WHY_NONE = {
+    "35/all": DriverTooOld(torch.__version__, 12040, torch.version.cuda),
+    "802/all": FabricMissing(),
+    "46/all": CannotInitialize("Error 46: "),
+    "100/all": DriverSeesNone(),
+    "100/": GpusHidden((("CUDA_VISIBLE_DEVICES", ""),)),
+    "100/-1": GpusHidden((("CUDA_VISIBLE_DEVICES", "-1"),)),
+    "100/7": NoGpuOfThese((("CUDA_VISIBLE_DEVICES", "7"),)),
+}
+"""With which status CUDA fails, which devices are visible, and what is told of it."""
+
+
 @cuda_build
-@pytest.mark.parametrize(
-    ("code", "visible", "why"),
-    [
-        ("35", None, DriverTooOld(torch.__version__, 12040, torch.version.cuda)),
-        ("802", None, FabricMissing()),
-        ("46", None, CannotInitialize("Error 46: ")),
-        ("100", None, DriverSeesNone()),
-        ("100", "", GpusHidden((("CUDA_VISIBLE_DEVICES", ""),))),
-        ("100", "-1", GpusHidden((("CUDA_VISIBLE_DEVICES", "-1"),))),
-        ("100", "7", NoGpuOfThese((("CUDA_VISIBLE_DEVICES", "7"),))),
-    ],
-    ids=["old driver", "no fabric manager", "anything else", "no device", "none visible", "none", "one chosen"],
-)
-def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path, code, visible, why):
-    shown = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    text = said(LD_PRELOAD=library(tmp_path, "none.so", NO_DEVICE), FAILS_WITH=code, **shown)
-    assert text.startswith("device 'cuda' was asked for")
-    assert why.text in text
+def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path):
+    none = library(tmp_path, "none.so", NO_DEVICE)
+    _, *told = said(ASKS_OF_ALL, ASKS, *WHY_NONE, LD_PRELOAD=none).split("cause ")
+    texts = dict(text.split("\n", 1) for text in told)
+    assert texts.keys() == WHY_NONE.keys()
+    for cause, why in WHY_NONE.items():
+        assert texts[cause].startswith("device 'cuda' was asked for")
+        assert why.text in texts[cause]
 
 
 @cpu_build

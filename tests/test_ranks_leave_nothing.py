@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import rank_jobs
+from children import Child
 from left_behind import left_in, listens, processes
 
 from pytest_torchprof.reasons.lost_ranks import RankLostWithLauncher, RankOutlasted
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/locks").exists(), reason="looks at /proc"),
 ]
 
-TIMEOUT_S = 5
+TIMEOUT_S = 2
 SILENT = f"not measured: rank 1 did not reach the end of warm-up call 1 within {TIMEOUT_S} s"
 HEAD = """
 import os, signal, time
@@ -58,6 +59,13 @@ def test_sleeps():
     sleep_on_rank_1()
 
 @two
+def test_interrupted():
+    time.sleep(600)
+"""
+LOST = """
+two = pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+
+@two
 def test_fails_while_another_sleeps():
     assert RANK, "not here"
     time.sleep(600)
@@ -67,10 +75,6 @@ def test_fails_while_another_sleeps():
 def test_launcher_ends(name):
     if RANK:
         os.kill(os.getppid(), signal.Signals[name])
-    time.sleep(600)
-
-@two
-def test_interrupted():
     time.sleep(600)
 """
 UNDER_TORCHRUN = """
@@ -100,12 +104,14 @@ def test_second():
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
-def start(folder: Path, source: str, *launcher: str) -> subprocess.Popen[str]:
+def start(folder: Path, source: str, *launcher: str, only: str = "test") -> subprocess.Popen[str]:
     """Start pytest on a module in a folder, the process group's own as in a shell."""
+    folder.mkdir(exist_ok=True)
     (folder / "test_it.py").write_text(HEAD + source)
     (folder / "pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {TIMEOUT_S}\n")
-    return subprocess.Popen(
-        [sys.executable, *launcher, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "--torchprof-save=kept"],
+    words = ("-p", "no:cacheprovider", "-rA", "--torchprof-save=kept", "-k", only)
+    return Child(
+        [sys.executable, *launcher, "-m", "pytest", *words],
         cwd=folder,
         env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160", "GLOO_SOCKET_IFNAME": "lo"},
         stdout=subprocess.PIPE,
@@ -145,14 +151,25 @@ def test_a_job_of_the_marker_leaves_nothing(tmp_path, monkeypatch):
     assert f"rank 0 of 2: {SILENT}" in said
     # Who has waited for another rank is not waited for as long again.
     assert f"rank 1 of 2: {RankOutlasted(5, '').sentence}" in said
-    assert "test_fails_while_another_sleeps - rank 0 of 2: AssertionError: not here" in said
-    assert f"rank 1 of 2: {RankOutlasted(TIMEOUT_S + 5, '').sentence}" in said
+    assert "KeyboardInterrupt" in said
+    assert left_in(tmp_path, *ports(tmp_path, "test_interrupted")) == {}
+
+
+def test_a_job_that_loses_a_rank_or_its_launcher_leaves_nothing(tmp_path, monkeypatch):
+    rank_jobs.without_ci(monkeypatch)
+    # Each waits for what does not end by itself: they do so at once.
+    started = {only: start(tmp_path / only, LOST, only=only) for only in ("fails", "SIGTERM", "SIGKILL")}
+    said = {only: process.communicate(timeout=rank_jobs.LONGEST_S)[0] for only, process in started.items()}
+    assert "test_fails_while_another_sleeps - rank 0 of 2: AssertionError: not here" in said["fails"]
+    assert f"rank 1 of 2: {RankOutlasted(TIMEOUT_S + 5, '').sentence}" in said["fails"]
     # The other rank may have met nobody before.
     for name, status in (("SIGKILL", -signal.SIGKILL), ("SIGTERM", 1)):
         lost = re.escape(str(RankLostWithLauncher(status)))
-        assert re.search(rf"test_launcher_ends\[{name}\] - rank [01] of 2: {lost}", said)
-    assert "KeyboardInterrupt" in said
-    assert left_in(tmp_path, *ports(tmp_path, "test_interrupted")) == {}
+        assert re.search(rf"test_launcher_ends\[{name}\] - rank [01] of 2: {lost}", said[name])
+    tests = ("test_fails_while_another_sleeps", "test_launcher_ends[[]SIGTERM]", "test_launcher_ends[[]SIGKILL]")
+    for only, test in zip(started, tests, strict=True):
+        assert ports(tmp_path / only, test)
+        assert left_in(tmp_path / only, *ports(tmp_path / only, test)) == {}
 
 
 def test_torchrun_leaves_nothing(tmp_path, monkeypatch):

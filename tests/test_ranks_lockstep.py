@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import fresh
@@ -475,7 +476,14 @@ def ranks(pytester, monkeypatch):
     return run
 
 
-WAITED_FOR = """
+MEETS = """
+def meet(where):
+    open(f"{where}{RANK}", "w").close()
+    while not os.path.exists(f"{where}{1 - RANK}"):
+        time.sleep(0.05)
+"""
+WAITED_FOR = (
+    """
 MARKER
 def test_sleeps():
     torch.sin(x)
@@ -486,16 +494,12 @@ MARKER
 def test_after():
     torch.sin(x)
 
-def meet(where):
-    open(f"{where}{RANK}", "w").close()
-    while not os.path.exists(f"{where}{1 - RANK}"):
-        time.sleep(0.05)
-
 def test_heard_of_again():
     if RANK == 0:
         meet("sleeps")
     meet("heard of again")
-
+""",
+    """
 def test_sleeps_after_it_measured(torchprof):
     torchprof(torch.sin, x)
     if RANK == 1:
@@ -505,7 +509,8 @@ def test_heard_of_once_more():
     if RANK == 0:
         meet("sleeps after")
     meet("heard of once more")
-
+""",
+    """
 MARKER
 def test_one():
     torch.sin(x)
@@ -516,18 +521,29 @@ def test_two():
 
 if RANK == 1:
     del test_one
-"""
+""",
+)
 
 
 @pytest.fixture(scope="module")
 def waited_for(tmp_path_factory):
-    """Return what each of two ranks says of a run in which one waits for the other."""
+    """Return what each of two ranks says of jobs in which one waits for the other: they do so at once."""
+    started = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("waited_for"))
         rank_jobs.without_ci(patch)
-        Path("pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {SHORT_S}\n")
-        Path("test_it.py").write_text(TOGETHER + WAITED_FOR.replace("MARKER", MARKER))
-        return rank_jobs.run(2)
+        for tests in WAITED_FOR:
+            patch.chdir(folder := tmp_path_factory.mktemp("waited_for"))
+            Path("pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {SHORT_S}\n")
+            Path("test_it.py").write_text(TOGETHER + MEETS + tests.replace("MARKER", MARKER))
+            started[folder] = rank_jobs.start(2)
+        jobs_done = []
+        for folder, ranks in started.items():
+            patch.chdir(folder)
+            jobs_done.append(rank_jobs.ended(ranks))
+    return [
+        replace(runs[0], tests={name: one for run in runs for name, one in run.tests.items()})
+        for runs in zip(*jobs_done, strict=True)
+    ]
 
 
 def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(waited_for):

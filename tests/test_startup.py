@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 
 pytestmark = pytest.mark.any_torch
@@ -120,9 +122,9 @@ def test_who_names_the_plugin_in_two_ways_has_it_once(tmp_path, names, conftest)
         "@pytest.mark.torchprof(device='cpu', max_kernels=0)\n"
         "def test_it(torchprof):\n    torchprof(torch.sin, torch.ones(2))\n"
     )
-    words = [sys.executable, "-m", "pytest", *names, "-p", "no:cacheprovider"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (done.returncode, done.stdout.count("1 limit missed: max_kernels")) == (1, 1), done.stderr
+    words = ("-m", "pytest", *names, "-p", "no:cacheprovider")
+    done = fresh.run_python(*words, folder=tmp_path, environment=os.environ)
+    assert (done.returncode, done.stdout.count("1 limit missed: max_kernels")) == (1, 1), done.stdout
 
 
 RECORDED = Path(__file__).parent / "recordings/test_linear.test_compiled_is_the_same_gemm-2.07e06f66.json.gz"

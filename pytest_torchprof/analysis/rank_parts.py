@@ -29,9 +29,9 @@ def part_of(analysis: Analysis) -> RankPart:
     trace, ours = analysis.trace, analysis.trace.metadata
     known = rank_and_size(trace)
     if known is None:
-        from pytest_torchprof.reasons.mixed_jobs import NoRankSaid  # noqa: PLC0415 - for what is refused alone
+        from pytest_torchprof.reasons.mixed_jobs import RankNotRecorded  # noqa: PLC0415 - for what is refused alone
 
-        raise TorchprofError.because(NoRankSaid(str(trace.path)))
+        raise TorchprofError.because(RankNotRecorded(str(trace.path)))
     rank, world_size = known
     offset = trace.header.get("baseTimeNanoseconds")
     offset_ns = offset if isinstance(offset, int) else 0

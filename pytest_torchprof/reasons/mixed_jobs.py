@@ -139,7 +139,7 @@ class OneRankRecorded(Reason, frozen=True):
     SENTENCE = "there is one rank's recording; a comparison needs those of two ranks at least."
 
 
-class NoRankSaid(Reason, frozen=True):
+class RankNotRecorded(Reason, frozen=True):
     """A recording does not say which rank it is of."""
 
     CODE = Code.NO_RANK

@@ -142,6 +142,7 @@ class _Terminal(Struct, frozen=True):
             self._end_line()
             columns = self.config.stash.get(COLUMNS, None) if self.reporter.isatty else None
             self.reporter.write_line(broken(line, columns))
+            self.reporter.flush()  # A log of CI shows it before the minutes that it speaks of.
 
     def show(self, line: str) -> None:
         """Show a line until the next one is shown, on a terminal only."""

@@ -143,7 +143,7 @@ def nearest_keyword(word: str, valid: Iterable[str]) -> str:
 
 
 def keywords_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the keyword that a word may mean, None where none is near, and a few that are like it then."""
+    """Return the keyword that a word may mean, None if no keyword is near, and a few that are like it then."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
     names = sorted(valid)
