@@ -46,6 +46,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 hypothesis.settings.register_profile("any pace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("any pace")
 
+# What a recording is read into are a million objects, which Python's own pace would look through for garbage again and again.
+gc.set_threshold(200_000, 10, 10)
+
 # Libraries that count what they have handed out complain of what is kept until the end.
 atexit.register(gc.unfreeze)
 

@@ -18,7 +18,6 @@ from raw_events import (
     decode,
     length,
     set_up,
-    silent,
     standing_still,
     union,
 )
@@ -70,7 +69,7 @@ def line(raw, one):
 def late_of(raw):
     """Return the gaps of each device in which its next operation was not launched yet."""
     gaps = defaultdict(list)
-    for start, end, one in raw.late():
+    for start, end, one in raw.late:
         if end > start:
             gaps[one.device].append((start, end))
     return [union(each) for each in gaps.values()]
@@ -101,7 +100,7 @@ def causes_of_idling(raw):
         "late_us": pytest.approx(waited),
         "loading_us": if_much(mean_us(raw, (both(each, loading) for each in late)), 0.05 * window),
         "late_once_us": if_much(mean_us(raw, (both(each, once) for each in late)), 0.01 * window),
-        "silent_us": if_much(mean_us(raw, (both(each, silent(raw)) for each in late)), 0.5 * waited),
+        "silent_us": if_much(mean_us(raw, (both(each, raw.silent) for each in late)), 0.5 * waited),
         "stacks": any(one.kind == "python_function" for one in raw.events),
         "profiler_us": pytest.approx(mean_us(raw, (length([*own, *each]) - length(each) for each in ran)), abs=1e-6),
         "queued_us": pytest.approx(queued),
@@ -114,7 +113,7 @@ def causes_of_idling(raw):
 
 def launched_and_waiting(raw):
     """Yield for how long operations waited although their launch had returned, as far as that is no mere delay."""
-    for start, end, one in raw.gaps_from_start():
+    for start, end, one in raw.gaps_from_start:
         since = max(start, raw.call_of[one.correlation].end)
         if end - since >= 30_000:
             yield end, since
@@ -166,7 +165,7 @@ def went_on(raw, start, end, following):
         "recaptured": both([(start, end)], [one.span for one in captured_again(raw)]),
         "loading": both([(start, end)], loading),
         "queued": end - launched,
-        "silent": both([(start, end)], silent(raw)),
+        "silent": both([(start, end)], raw.silent),
     }
     return next((what for what, ns in passed.items() if ns >= (end - start) / 2), None)
 

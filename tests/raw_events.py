@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cache, cached_property
 
@@ -39,13 +39,16 @@ decode = cache(decode_name)
 
 def union(spans):
     """Return the spans without overlaps, in order."""
-    found = []
+    found, since, reached = [], None, None
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        else:
-            found.append((start, end))
-    return found
+        if since is None:
+            since, reached = start, end
+        elif start > reached:
+            found.append((since, reached))
+            since, reached = start, end
+        elif end > reached:
+            reached = end
+    return found if since is None else [*found, (since, reached)]
 
 
 def length(spans):
@@ -59,24 +62,20 @@ def both(spans, others):
 
 
 class Event:
+    __slots__ = ("args", "correlation", "device", "end", "kind", "name", "span", "start", "stream", "thread", "us")
+
     def __init__(self, event):
         self.name = event["name"]
         self.kind = event.get("cat", "").lower()
         self.start = round(event["ts"] * 1000)
         self.end = self.start + round(event.get("dur", 0) * 1000)
+        self.us = (self.end - self.start) / 1000
+        self.span = self.start, self.end
         self.thread = (event["pid"], event["tid"])
         self.args = event.get("args", {})
         self.correlation = self.args.get("correlation", self.args.get("correlation id"))
         self.device = self.args.get("device", 0)
         self.stream = self.args.get("stream")
-
-    @property
-    def us(self):
-        return (self.end - self.start) / 1000
-
-    @property
-    def span(self):
-        return self.start, self.end
 
 
 class Raw:
@@ -209,17 +208,35 @@ class Raw:
                     reached = max(reached, end)
         return found
 
+    @cached_property
+    def frames(self):
+        """When the Python functions of each thread went on, in the order of their begins."""
+        found = defaultdict(list)
+        for one in self.events:
+            if one.kind == "python_function":
+                found[one.thread].append(one.span)
+        return {thread: sorted(spans) for thread, spans in found.items()}
+
     def python_inside(self, one):
-        frames = [each for each in self.events if each.kind == "python_function" and each.thread == one.thread]
-        return [frame.span for frame in frames if one.start <= frame.start < one.end]
+        frames = self.frames.get(one.thread, [])
+        return frames[bisect_left(frames, (one.start,)) : bisect_left(frames, (one.end,))]
 
     def idles(self, start, end):
         return 10 * self.worked(start, end) < end - start
 
+    @cached_property
+    def firsts(self):
+        """When the first event began of each name among the calls, the GPU's operations and the operators."""
+        found = {}
+        for one in self.events:
+            for what, kinds in enumerate((CALLS, GPU, OPERATORS)):
+                if one.kind in kinds:
+                    found[what, one.name] = min(found.get((what, one.name), one.start), one.start)
+        return found
+
     def is_first(self, one):
         """Whether nothing of its name and kind ran before."""
-        alike = CALLS if one.kind in CALLS else GPU if one.kind in GPU else OPERATORS
-        return one.start == min(each.start for each in self.events if each.name == one.name and each.kind in alike)
+        return one.start == self.firsts[0 if one.kind in CALLS else 1 if one.kind in GPU else 2, one.name]
 
     @cached_property
     def launched(self):
@@ -272,8 +289,12 @@ class Raw:
         """When the profiler was busy with its own buffers."""
         return union(one.span for one in self.events if one.kind == "overhead" and one.name in OWN)
 
+    @cached_property
     def gaps(self):
-        """Yield what idled before an operation of a step, without what the profiler took: from, to, the operation."""
+        """What idled before an operation of a step, without what the profiler took: from, to, the operation."""
+        return list(self._gaps())
+
+    def _gaps(self):
         begin = self.window[0]
         of_step = set(map(id, self.work))
         for device in self.devices:
@@ -283,14 +304,17 @@ class Raw:
                     yield from ((start, end, one) for start, end in self.without_own(max(reached, begin), one.start))
                 reached = max(reached or one.end, one.end)
 
+    @cached_property
     def gaps_from_start(self):
-        """Yield those, and before them what idled before the first operation of each device."""
+        """Those, and before them what idled before the first operation of each device."""
+        return [*self._gaps_before(), *self.gaps]
+
+    def _gaps_before(self):
         of_step = set(map(id, self.work))
         for device in self.devices:
             first = min(self.on(device, self.gpu), key=lambda one: one.start)
             if id(first) in of_step and first.start > self.window[0]:
                 yield from ((start, end, first) for start, end in self.without_own(self.window[0], first.start))
-        yield from self.gaps()
 
     def without_own(self, start, end):
         """Return what is left of a span without the profiler's own time."""
@@ -303,12 +327,35 @@ class Raw:
             start = max(start, own_end)
         return [*left, (start, end)] if start < end else left
 
+    @cached_property
     def late(self):
-        """Yield the gaps whose operation was launched only when the device had run dry, and how much the host took."""
-        for start, end, one in self.gaps_from_start():
-            call = self.call_of[one.correlation]
-            if call.start > start:
-                yield start, min(end, call.end), one
+        """The gaps whose operation was launched only when the device had run dry, and how much the host took."""
+        calls = [(start, end, one, self.call_of[one.correlation]) for start, end, one in self.gaps_from_start]
+        return [(start, min(end, call.end), one) for start, end, one, call in calls if call.start > start]
+
+    @cached_property
+    def silent(self):
+        """When the file has no event at all but the steps and what mirrors others."""
+        kinds = OPERATORS | CALLS | GPU | {"user_annotation", "python_function", "overhead"}
+        events = [one for one in self.events if one.kind in kinds and not one.name.startswith("ProfilerStep#")]
+        reached, end = self.window
+        gaps = []
+        for start, until in [*union(one.span for one in events), (end, end)]:
+            if min(start, end) > reached:
+                gaps.append((reached, min(start, end)))
+            reached = max(reached, until)
+        return gaps
+
+    @cached_property
+    def captures(self):
+        """When each thread captured a CUDA graph."""
+        begun, found = {}, []
+        for one in sorted(self.calls, key=lambda one: one.start):
+            if "StreamBeginCapture" in one.name:
+                begun.setdefault(one.thread, one.start)
+            elif "StreamEndCapture" in one.name:
+                found.append((begun.pop(one.thread), one.end))
+        return found
 
 
 def communicates(one):
@@ -346,16 +393,6 @@ def carried_out(raw, one):
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", word).lower()
 
 
-def captures(raw):
-    begun, found = {}, []
-    for one in sorted(raw.calls, key=lambda one: one.start):
-        if "StreamBeginCapture" in one.name:
-            begun.setdefault(one.thread, one.start)
-        elif "StreamEndCapture" in one.name:
-            found.append((begun.pop(one.thread), one.end))
-    return found
-
-
 def set_up(raw, firsts=None):
     """Look for what is done once: memory allocated, code loaded, graphs captured and made; all first calls that last."""
     found, firsts = defaultdict(list), defaultdict(set) if firsts is None else firsts
@@ -363,7 +400,7 @@ def set_up(raw, firsts=None):
         if (one.kind in CALLS and ONCE.match(one.name)) or (one.kind == "overhead" and one.name in LOADING):
             found[one.name].append(one.span)
     again = [one.span for one in captured_again(raw)]
-    found["graph capture"] = captures(raw)
+    found["graph capture"] = raw.captures
     found["call that captures a graph"] = [one.span for one in capturing(raw) if one.span not in again]
     told = [*raw.own, *(one.span for one in capturing(raw))]
     for one, start, end in raw.long:
@@ -387,7 +424,7 @@ def set_up(raw, firsts=None):
 
 def capturing(raw):
     """Return the outermost operators in which a CUDA graph was captured, in order."""
-    spans = captures(raw)
+    spans = raw.captures
     if not spans:
         return []
     outermost = (one for one in raw.events if one.kind in OPERATORS and not raw.holders[id(one)])
@@ -457,16 +494,3 @@ def standing_still(raw):
         if end - start >= 50_000 * usual:
             slow.append((end - start, one.name, usual, start))
     return slow
-
-
-def silent(raw):
-    """Return when the file has no event at all but the steps and what mirrors others."""
-    kinds = OPERATORS | CALLS | GPU | {"user_annotation", "python_function", "overhead"}
-    events = [one for one in raw.events if one.kind in kinds and not one.name.startswith("ProfilerStep#")]
-    reached, end = raw.window
-    gaps = []
-    for start, until in [*union(one.span for one in events), (end, end)]:
-        if min(start, end) > reached:
-            gaps.append((reached, min(start, end)))
-        reached = max(reached, until)
-    return gaps

@@ -14,6 +14,7 @@ from findings_on_recordings import FINDINGS
 from reference_pages import commands_of
 
 from pytest_torchprof import load
+from pytest_torchprof.analysis import tables
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main, parser_of
 from pytest_torchprof.cli.analyze import WAYS
@@ -190,6 +191,21 @@ def test_of_many_steps_the_first_ones_are_shown(analyze, tmp_path):
     assert "... and 2 more (--step N)" in shown
 
 
+@pytest.fixture
+def rows_made_once(monkeypatch):
+    """Keep the rows of a recording, which are the same however wide and long the table is that shows them."""
+    made, make = {}, tables.rows_by
+
+    def rows_by(way, analysis, steps):
+        key = way, *map(id, steps)
+        if key not in made:
+            made[key] = steps, make(way, analysis, steps)
+        return made[key][1]
+
+    monkeypatch.setattr(tables, "rows_by", rows_by)
+
+
+@pytest.mark.usefixtures("rows_made_once")
 @pytest.mark.parametrize("recording", FINDINGS)
 def test_every_recording_fits_whichever_way_it_is_looked_at(recording, shared_trace):
     profile = load(shared_trace(recording))

@@ -34,7 +34,6 @@ from raw_events import (
     decode,
     length,
     set_up,
-    silent,
     standing_still,
     union,
     waiting_copies,
@@ -69,7 +68,7 @@ def computing(raw, _):
 
 
 def gaps_of_launches(raw, _):
-    late = [(start, end) for start, end, _ in raw.late() if end > start]
+    late = [(start, end) for start, end, _ in raw.late if end > start]
     lost_us = sum(end - start for start, end in late) / 1000 / len(raw.devices)
     waits = union((call.start, call.end) for call in [*raw.blocking, *waiting_copies(raw)])
     of_waits = [
@@ -89,13 +88,13 @@ def gaps_of_launches(raw, _):
 
 
 def late_launches(raw, finding):
-    late = [(start, end, one) for start, end, one in raw.late() if end > start]
+    late = [(start, end, one) for start, end, one in raw.late if end > start]
     waited = sum(end - start for start, end, _ in late) / 1000 / len(raw.devices)
     of_step = [[one for one in raw.work if raw.step_of(one) == step] for step in range(max(len(raw.steps), 1))]
     busy = [length(one.span for one in raw.on(device, ones)) for ones in of_step for device in raw.devices]
     launching_us = launching(raw) / 1000
     return {
-        "late_launches": len({id(one) for _, _, one in raw.late()}) / len(raw.work),
+        "late_launches": len({id(one) for _, _, one in raw.late}) / len(raw.work),
         "time_us": waited,
         "share": waited / raw.window_us,
         "busy_us": sum(busy) / 1000,
@@ -119,7 +118,7 @@ def launching(raw):
         *(one.span for one in (*waiting_copies, *loading)),
         *(span for spans in set_up(raw).values() for span in spans),
         *raw.own,
-        *silent(raw),
+        *raw.silent,
     ]
     # What the profiler waits for at its end is none of the program's time.
     cpu = [one for one in raw.events if one.kind in RANGES | CALLS]
@@ -130,7 +129,7 @@ def launching(raw):
 
 
 def waiting(raw, finding):
-    lengths = [(end - max(start, raw.call_of[one.correlation].end), one) for start, end, one in raw.gaps_from_start()]
+    lengths = [(end - max(start, raw.call_of[one.correlation].end), one) for start, end, one in raw.gaps_from_start]
     long = [lasted for lasted, _ in lengths if lasted >= 30_000]
     firsts = {}
     for one in sorted(raw.gpu, key=lambda one: one.start):
@@ -357,7 +356,7 @@ def hidden_waits(raw, finding):
         spent[outermost(raw, call)] += call.us
     queued = [
         (max(start, raw.call_of[one.correlation].end), end)
-        for start, end, one in raw.gaps_from_start()
+        for start, end, one in raw.gaps_from_start
         if end - max(start, raw.call_of[one.correlation].end) >= 30_000
     ]
     waited = raw.inside([call for call, _ in waits])
@@ -606,7 +605,7 @@ def held_up(raw, _):
 
 
 def silence(raw, _):
-    gaps = sorted((end - start for start, end in silent(raw)), reverse=True)
+    gaps = sorted((end - start for start, end in raw.silent), reverse=True)
     few = next(count for count in range(1, len(gaps) + 1) if sum(gaps[:count]) >= 0.75 * sum(gaps))
     return {
         "few": few,
@@ -853,7 +852,7 @@ def waits_no_more(raw, remedy, finding):
 
 def loads_beside(raw, remedy, _):
     loading = [one for one in raw.events if one.name.startswith("enumerate(Data") and raw.is_of_a_step(one)]
-    late = [(start, end) for start, end, _ in raw.late() if end > start]
+    late = [(start, end) for start, end, _ in raw.late if end > start]
     loads = both(late, [one.span for one in loading]) if loading else 0
     assert ("num_workers" in remedy) == (loads / 1000 >= 0.05 * raw.window_us)
     assert "synchronization" not in remedy or any(raw.is_of_a_step(one) for one in raw.blocking)

@@ -219,27 +219,31 @@ def check_cpu(profile, headline):
     assert headline.longest_us == max(kernel.duration_us for kernel in kernels if kernel.name == headline.name)
 
 
-@pytest.mark.parametrize("path", [*OWN, *SHARED], ids=lambda path: path.name)
-def test_the_headline_is_true(path):
+@pytest.fixture(scope="module", params=[*OWN, *SHARED], ids=lambda path: path.name.partition(".")[0])
+def read(request):
+    """Return each recording; all tests of one come before those of the next, so that each is read once."""
+    return load(request.param)
+
+
+def test_the_headline_is_true(read):
     """By a second computation, from the events themselves."""
-    profile = load(path)
-    headline = headline_of(profile)
+    headline = headline_of(read)
     if isinstance(headline, GpuIdled):
-        check_idled(profile.trace, headline)
-        check_findings(profile, headline)
+        check_idled(read.trace, headline)
+        check_findings(read, headline)
     elif isinstance(headline, GpuHeldUp):
-        check_held_up(profile.trace, headline)
+        check_held_up(read.trace, headline)
     elif isinstance(headline, GpuCommunicated):
-        check_communicated(profile, headline)
+        check_communicated(read, headline)
     elif isinstance(headline, GpuBusy):
-        check_busy(profile, headline)
+        check_busy(read, headline)
     elif isinstance(headline, CpuComputed):
-        check_cpu(profile, headline)
+        check_cpu(read, headline)
     elif isinstance(headline, NotMeasuredHeadline):
-        assert not profile.measured or profile.kernels_unknown is not None
+        assert not read.measured or read.kernels_unknown is not None
     else:
         assert isinstance(headline, IdleDevice)
-        assert not any(step.part.gpu_ops or step.part.operators for step in profile.steps)
+        assert not any(step.part.gpu_ops or step.part.operators for step in read.steps)
 
 
 def steady(gap, *, name="ampere_sgemm_128x64_tn"):
@@ -552,18 +556,15 @@ def test_when_a_graph_was_captured_again_is_enumerated():
     assert "began 1.00 us, 2.00 us, 3.00 us and 2 more after" in told[5]
 
 
-@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.name.partition(".")[0])
-def test_no_wait_that_is_named_beside_what_can_be_saved_is_longer_than_that(path):
-    for finding in find_with_events(load(path)):
+def test_no_wait_that_is_named_beside_what_can_be_saved_is_longer_than_that(read):
+    for finding in find_with_events(read):
         if finding.code in ("overhead-bound", "launch-gaps"):
             assert (show_us(finding.longest_us) in finding.at) <= (finding.longest_us <= finding.saves_us), finding.at
 
 
-@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.name.partition(".")[0])
-def test_the_longest_gap_has_one_length_in_the_headline_and_in_what_is_said_of_its_launch(path):
-    profile = load(path)
-    headline = headline_of(profile)
-    late = [own for own in find_with_events(profile) if own.code in ("overhead-bound", "launch-gaps")]
+def test_the_longest_gap_has_one_length_in_the_headline_and_in_what_is_said_of_its_launch(read):
+    headline = headline_of(read)
+    late = [own for own in find_with_events(read) if own.code in ("overhead-bound", "launch-gaps")]
     if not isinstance(headline, GpuIdled) or not late:
         pytest.skip("it did not idle for want of launches")
     (gap,) = headline.events.gaps

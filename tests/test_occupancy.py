@@ -10,6 +10,7 @@ import gzip
 import json
 from collections import Counter
 
+import msgspec
 import pytest
 from builder import TraceBuilder
 
@@ -122,7 +123,7 @@ def test_enough_warps_beside_it_are_not(tmp_path):
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_below_the_default_the_formula_gives_what_kineto_wrote(name, shared_trace):
     """From 6 KiB on no GPU's limit on the number of blocks comes before that of shared memory."""
-    document = json.loads(gzip.decompress(shared_trace(name).read_bytes()))
+    document = msgspec.json.decode(gzip.decompress(shared_trace(name).read_bytes()))
     devices = {device["id"]: device for device in document["deviceProperties"]}
     off = Counter()
     for event in document["traceEvents"]:

@@ -62,15 +62,17 @@ HUGE = {
     "a name of 200 MB": lambda: gzip.compress(long_name(200 * MIB), 1),
     "2 GB in 3 MB": lambda: gzip.compress(b"", 1) + gzip.compress(b" " * 32 * MIB, 9) * 64,
     "nothing but blanks": lambda: gzip.compress(b" " * 100 * MIB, 1),
-    "blanks before an event": lambda: gzip.compress(b'{"traceEvents":[' + b" " * 100 * MIB + b"]}", 1),
+    "blanks before an event": lambda: gzip.compress(b'{"traceEvents":[' + b" " * 40 * MIB + b"]}", 1),
     "two million parts": lambda: gzip.compress(b"", 1) * 2_000_000,
     "a name of 10 MB and a comma too many": lambda: long_name(10 * MIB).replace(b"]}", b",]}"),
     "quotes and no end": lambda: b'{"traceEvents":[{"ph":"' + b'\\"' * 15 * MIB,
-    "words that JSON does not know": lambda: b'{"traceEvents":[' + b" a" * 10 * MIB,
-    "twenty million events": lambda: gzip.compress(document(*[b'{"ph":"i"}'.decode()] * 20_000_000), 1),
+    "words that JSON does not know": lambda: b'{"traceEvents":[' + b" a" * 4 * MIB,
+    "twenty million events": lambda: gzip.compress(
+        b'{"traceEvents":[' + b'{"ph":"i"},\n' * (20_000_000 - 1) + b'{"ph":"i"}]}', 1
+    ),
     "a million numbers around the events": lambda: b'{"a":[' + b"[]," * 8 * MIB + b'[]],"traceEvents":[]}',
-    "a million events of which none is as torch writes them": lambda: (
-        b'{"traceEvents":[%b]}' % b",\n".join([b'{"cat":"cpu_op","name":"k","ts":"1"}'] * 1_000_000)
+    "events of which none is as torch writes them": lambda: (
+        b'{"traceEvents":[%b]}' % b",\n".join([b'{"cat":"cpu_op","name":"k","ts":"1"}'] * 400_000)
     ),
     "operators a hundred thousand deep": lambda: document(
         *[EVENT % ("cpu_op", "aten::add", i, 10**6 - 2 * i) for i in range(100_000)], EVENT % ("kernel", "k", 1, 1)
@@ -89,10 +91,19 @@ HUGE = {
 }
 
 
+@pytest.fixture(scope="module", params=HUGE)
+def huge(request, tmp_path_factory):
+    """Return the path of each of these files, which is written once for all tests of it, and its name here."""
+    path = tmp_path_factory.mktemp("huge") / "t.json.gz"
+    path.write_bytes(HUGE[request.param]())
+    yield path, request.param
+    path.unlink()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is limited so on Linux only")
-@pytest.mark.parametrize("name", HUGE)
-def test_any_file_ends_soon_and_in_bounded_memory_in_a_result_or_the_documented_error(tmp_path, name):
-    status, errors = analyzed(write(tmp_path / "t.json.gz", HUGE[name]()))
+def test_any_file_ends_soon_and_in_bounded_memory_in_a_result_or_the_documented_error(huge):
+    path, _ = huge
+    status, errors = analyzed(path)
     assert status in (0, 2)
     assert not status or re.search(r"t\.json\.gz .* \[(no-recording|recording-[a-z-]+)\]", errors)
 
@@ -111,10 +122,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_beyond_a_bound_is_said(tmp_path, capsys, name):
-    path = tmp_path / "t.json.gz"
-    path.write_bytes(HUGE[name]())
+@pytest.mark.parametrize("huge", REFUSED, indirect=True)
+def test_what_is_beyond_a_bound_is_said(huge, capsys):
+    path, name = huge
     assert main(["analyze", str(path)]) == 2
     assert str(REFUSED[name]) in capsys.readouterr().err
 

@@ -174,7 +174,8 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
             events = listed.end()
         elif not events and (key := _EVENTS_KEY.search(text, looked)):
             events = key.end()
-        if events and OPENING.match(text, events):
+        # Blanks open nothing; to look through all of them at each part takes the square of their number.
+        if events and not part.isspace() and OPENING.match(text, events):
             before = bytes(text[: events - 1])
             return before if before.strip() else b"", bytes(memoryview(text)[events:])
         if len(text) > AROUND:
