@@ -16,7 +16,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.cli.report_file import read_report
 from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import SUFFIX, decode, encode, read, unpacked_figures
-from pytest_torchprof.history.reported import DifferingFields, ReportedResult, ReportedRun
+from pytest_torchprof.history.reported import ReportedResult, ReportedRun
 from pytest_torchprof.history.results import results_in, with_results
 from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.report import RunResults, reporters
@@ -62,7 +62,7 @@ BEFORE = Path(__file__).parent / "records_before"
 
 
 def only_result(**told):
-    return ReportedRun(results=(ReportedResult(of=0, differing=DifferingFields(**told)),))
+    return ReportedRun(results=(ReportedResult(of=0, differing=told),))
 
 
 def export(where, form, capsys, *words, status=0):

@@ -97,6 +97,7 @@ OPEN = {
     "fleet/rules.py": ("limits as users write them into a file of rules", "limits own_limits"),
     "history/changes.py": ("both sides of each fact that moved, whatever its type", "moved"),
     "history/enclosing.py": ("a key", "kind"),
+    "history/reported.py": ("of a result's JSON the entries that its measurement does not give", "differing"),
     "history/rows_differ.py": ("both sides of each column that differs, whatever its type", "columns"),
     "history/since.py": ("facts of an environment, whatever their type", "versions"),
     "limits/asked.py": ("values as the user wrote them", "value written settings"),

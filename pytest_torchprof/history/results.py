@@ -9,15 +9,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE, Numbers
 from pytest_torchprof.history.record import BadRecord
-from pytest_torchprof.history.reported import (
-    APART,
-    SAME,
-    DifferingFields,
-    ReportedCalls,
-    ReportedKernel,
-    ReportedResult,
-    ReportedRun,
-)
+from pytest_torchprof.history.reported import ReportedCalls, ReportedKernel, ReportedResult, ReportedRun
 from pytest_torchprof.report import Commit, RunResults
 from pytest_torchprof.report.exported import as_counted, exported
 from pytest_torchprof.report.result import KernelCalls, Result, summary_of
@@ -29,6 +21,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.record import MeasurementRecord, RunRecord, VaryingRecord
     from pytest_torchprof.report.exported import Exported
     from pytest_torchprof.trace.metadata import Environment
+
+_APART = ("kernels", "entry")
+"""What stands in a record in a form of its own."""
 
 
 def with_results(record: RunRecord, run: RunResults) -> RunRecord:
@@ -127,12 +122,10 @@ def _measured(measured: MeasurementRecord, varying: VaryingRecord, environments:
 
 def _reported(record: RunRecord, at: int, result: Result, kernels: dict[ReportedKernel, int]) -> ReportedResult:
     measured = _measured(record.measurements[at], record.varying[at], record.environments)
-    differences = _differences(_plain(measured), _plain(result))
     return ReportedResult(
         of=at,
         calls=tuple(_calls(result.kernels, kernels)),
-        # What is left out is known by its identity.
-        differing=DifferingFields(**differences) if differences else SAME,
+        differing=_differences(_plain(measured), _plain(result)),
     )
 
 
@@ -155,12 +148,12 @@ def _result(record: RunRecord, row: ReportedResult, kernels: Sequence[ReportedKe
         )
         for own in row.calls
     )
-    return replace(convert(_completed(_plain(figures), row.differing.given), Result), kernels=calls)
+    return replace(convert(_completed(_plain(figures), row.differing), Result), kernels=calls)
 
 
 def _plain(result: Result) -> dict[str, Any]:
     plain = to_builtins(result, enc_hook=str)
-    return {name: _listed(value) for name, value in plain.items() if name not in APART}
+    return {name: _listed(value) for name, value in plain.items() if name not in _APART}
 
 
 def _listed(value: Any) -> Any:
