@@ -19,7 +19,7 @@ from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.devices.cuda import gpu_uuid
 from pytest_torchprof.capture.samples import Samples, on_one_stream
 from pytest_torchprof.reasons.capturing import WorkGoesOn
-from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace.metadata import Batch
 
