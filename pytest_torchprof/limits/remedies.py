@@ -92,7 +92,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "forbid_kernels": "take out what launches them, or narrow the pattern if they are meant to run",
     "only_kernels": "take out what launches the others, or add a pattern for those that are meant to run",
-    "ops": "let them launch as often as the limit says, or write into the limit how often they are meant to",
+    "ops": "let them run as often as the limit says, or write into the limit how often they are meant to",
     "forbid_ops": "remove the calls to these operators, or narrow the pattern if they are meant to run",
     "fused": (
         "make sure that torch.compile sees them in one graph, with no graph break and no operator between them that "
