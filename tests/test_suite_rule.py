@@ -229,6 +229,26 @@ def test_a_rule_for_operators_neither_loads_the_compiler_nor_says_what_it_did(py
     assert isinstance(why_not(lambda: profile.expect(max_graph_breaks=5)), BegunUnseen)
 
 
+OWN_OPERATOR = """
+import torch
+
+@torch.library.custom_op("mine::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+def test_halves():
+    half(torch.ones(4))
+"""
+
+
+def test_what_the_first_call_of_an_operator_imports_is_no_work_of_the_test(pytester):
+    forbids = rule('forbid_ops = ["aten::mm"]\ndevice = "cpu"\n')
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{forbids}")
+    pytester.makepyfile(test_it=OWN_OPERATOR)
+    # In a process that has not imported it.
+    pytester.runpytest_subprocess("--torchprof-suite").assert_outcomes(passed=1)
+
+
 def test_a_rule_that_every_test_keeps_to_loads_nothing_that_compares_commits_or_names_kernels(pytester):
     pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{rule(READS)}")
     pytester.makepyfile(test_it="import torch\n\ndef test_adds():\n    torch.ones(4) + 1\n")
