@@ -66,8 +66,9 @@ def kept(where):
 
 
 def fill(where, runs):
+    kept = store(where)
     for run in runs:
-        assert store(where).add(run)
+        assert kept.add(run)
 
 
 def answers(capsys, where, *words):
@@ -709,11 +710,24 @@ def test_a_newer_schema_is_refused_in_one_line(database, capsys):
         assert "history upgrade" not in line.partition(": ")[2]
 
 
-def test_upgrade_makes_an_empty_database_the_newest_schema(database, capsys):
+def schema_of(where):
+    """Return all that a database knows of its tables."""
+    import sqlalchemy
+
+    with connected(where) as connection:
+        known = sqlalchemy.inspect(connection)
+        facts = known.get_columns, known.get_pk_constraint, known.get_foreign_keys, known.get_indexes
+        return {table: [repr(fact(table)) for fact in facts] for table in known.get_table_names()}
+
+
+def test_upgrade_makes_an_empty_database_the_newest_schema_as_the_first_record_does(database, store_of, capsys):
     assert main(["history", "upgrade", database]) == 0
     assert "before: none" in capsys.readouterr().out
     assert store(database).is_there
     assert kept(database) == []
+    by_record = store_of("sqlite" if "sqlite" in database else "postgresql")
+    fill(by_record, [run_of(1, launched(TEST, FIVE))])
+    assert schema_of(by_record) == schema_of(database)
 
 
 def test_a_database_of_somebody_else_is_left_as_it_is(database):

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from contextlib import contextmanager
 from datetime import UTC
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,7 @@ from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
 from pytest_torchprof.history.sql.beginnings import beginnings
 from pytest_torchprof.history.sql.comparing import compared
-from pytest_torchprof.history.sql.migrating import migrate, revision_of
+from pytest_torchprof.history.sql.migrating import make, migrate, revision_of
 from pytest_torchprof.history.sql.of_tests import TestTables
 from pytest_torchprof.history.sql.rows import rows_of
 from pytest_torchprof.history.sql.schema import (
@@ -85,6 +86,18 @@ class HistoryDatabase:
         with self._connected("cannot be read") as connection:
             return revision_of(connection) is not None
 
+    @contextmanager
+    def _read(self) -> Iterator[Connection | None]:
+        """Yield a connection to the newest schema; None where there is no schema yet."""
+        if self._file is not None and not self._file.exists():
+            yield None
+            return
+        with self._connected("cannot be read") as connection:
+            revision = revision_of(connection)
+            if revision is not None:
+                self._refuse_other_schema(revision)
+            yield None if revision is None else connection
+
     def add(self, record: RunRecord) -> bool:
         """Keep a record, and return whether it was new.
 
@@ -102,13 +115,12 @@ class HistoryDatabase:
         self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
     ) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their ids; only those of ``uuids``, and only so much of each."""
-        if not self.is_there:
-            return
         chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
         if uuids is not None:
             chosen = chosen.where(RECORD.c.uuid.in_(uuids))
-        with self._connected("cannot be read") as connection:
-            self._refuse_other_schema(revision_of(connection))
+        with self._read() as connection:
+            if connection is None:
+                return
             if most_bytes is not None:
                 for uuid, beginning in beginnings(connection, most_bytes, uuids):
                     yield f"{self.shown}: {uuid}", beginning
@@ -159,11 +171,8 @@ class HistoryDatabase:
 
     def notes(self) -> list[Note | BadRecord]:
         """Return the notes by their keys, and what is wrong with one that cannot be read."""
-        if not self.is_there:
-            return []
-        with self._connected("cannot be read") as connection:
-            self._refuse_other_schema(revision_of(connection))
-            stored = connection.execute(select(NOTE).order_by(NOTE.c.key)).all()
+        with self._read() as connection:
+            stored = () if connection is None else connection.execute(select(NOTE).order_by(NOTE.c.key)).all()
         return [self._note(row) for row in stored]
 
     def _note(self, row: Row[Any]) -> Note | BadRecord:
@@ -216,7 +225,7 @@ class HistoryDatabase:
         with self._written("cannot be written", alone=True) as connection:
             # Another process may have done so a moment ago.
             if revision_of(connection) is None:
-                migrate(connection)
+                make(connection)
 
     def _add(self, connection: Connection, record: RunRecord) -> bool:
         name, digest = f"{self.shown}: {record.uuid}", digest_of(record)
@@ -264,7 +273,7 @@ class HistoryDatabase:
 
     @contextmanager
     def _connected(self, failed: str) -> Iterator[Connection]:
-        with guarding(self._where, failed), self._engine().connect() as connection:
+        with guarding(self._where, failed), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
@@ -273,14 +282,24 @@ class HistoryDatabase:
         with guarding(self._where, failed):
             if self._file is not None:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._engine(writes=True).begin() as connection:
+            with self._writer.begin() as connection:
                 if self._file is None:
                     connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'"))
                     lock = func.pg_advisory_xact_lock if alone else func.pg_advisory_xact_lock_shared
                     connection.execute(select(lock(_LOCK)))
                 yield connection
 
-    def _engine(self, *, writes: bool = False) -> Engine:
+    # An engine keeps no connection, but the statements that it has compiled, and what it knows of the server.
+
+    @cached_property
+    def _reader(self) -> Engine:
+        return self._engine(writes=False)
+
+    @cached_property
+    def _writer(self) -> Engine:
+        return self._engine(writes=True) if self._file is not None else self._reader
+
+    def _engine(self, *, writes: bool) -> Engine:
         if self._file is not None:
             return _sqlite_engine(self._file, writes=writes)
         url = make_url(self._where.address)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, MetaData, String, Table, inspect, select
+from sqlalchemy import Column, MetaData, PrimaryKeyConstraint, String, Table, inspect, select
 
-from pytest_torchprof.history.sql.schema import REVISIONS, VERSION_TABLE
+from pytest_torchprof.history.sql.schema import METADATA, REVISIONS, VERSION_TABLE
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32)))
-"""What alembic keeps."""
+VERSION = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
+"""The table that alembic keeps, as it makes it."""
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -24,9 +29,16 @@ def revision_of(connection: Connection) -> str | None:
     return revision
 
 
+def make(connection: Connection) -> None:
+    """Give a database without a schema the newest one, to which all versions lead too; that needs no alembic."""
+    METADATA.create_all(connection, checkfirst=False)
+    VERSION.create(connection, checkfirst=False)
+    connection.execute(VERSION.insert(), {"version_num": REVISIONS[-1]})
+
+
 def migrate(connection: Connection, revision: str = REVISIONS[-1]) -> None:
     """Give a database a schema, within the transaction that the connection has begun."""
-    from alembic import command  # noqa: PLC0415 - slow to import, and only who makes or upgrades a store needs it
+    from alembic import command  # noqa: PLC0415 - slow to import, and only who upgrades a store needs it
     from alembic.config import Config  # noqa: PLC0415 - as above
 
     config = Config(attributes={"connection": connection})
