@@ -9,13 +9,15 @@ import time
 
 def kill_children_at_full_pipes(filling_s: float) -> None:
     """Let nobody in this process empty a pipe for so many seconds, as on a machine with much to do; then kill them."""
+    # To ask for them lets other threads run, and these would empty the pipe.
+    processes = multiprocessing.active_children()
     often = sys.getswitchinterval()
     sys.setswitchinterval(60)
     try:
         until = time.perf_counter() + filling_s
         while time.perf_counter() < until:
             pass
-        for process in multiprocessing.active_children():
+        for process in processes:
             process.kill()
     finally:
         sys.setswitchinterval(often)

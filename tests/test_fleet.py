@@ -17,7 +17,9 @@ import sys
 import tarfile
 import time
 import zipfile
-from concurrent.futures import wait
+from concurrent.futures import ProcessPoolExecutor, wait
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Thread
 
@@ -29,6 +31,7 @@ from full_pipes import kill_children_at_full_pipes
 from pytest_torchprof.cli import main
 from pytest_torchprof.fleet.bounds import Bounds
 from pytest_torchprof.fleet.crew import LocalCrew
+from pytest_torchprof.fleet.engines import Engine, EngineCrew
 from pytest_torchprof.fleet.judging import FileTask
 from pytest_torchprof.fleet.listed import file_at_path
 from pytest_torchprof.fleet.rules import Question
@@ -609,10 +612,16 @@ def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
     assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
 
 
+def crew_of_pool(jobs, bounds):
+    """Return the crew of an engine that the user has made of Python's own pool."""
+    return EngineCrew(Engine(partial(ProcessPoolExecutor, jobs, get_context("spawn")), lambda: None), jobs, bounds)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the processes hand over more than a pipe of Linux holds")
-def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced(traces):
+@pytest.mark.parametrize("crew_of", [LocalCrew, crew_of_pool])
+def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced(traces, crew_of):
     """Their answers are larger than what a pipe holds: nobody empties it meanwhile, as on a machine with much to do."""
-    crew = LocalCrew(2, Bounds(memory_bytes=2 << 30, timeout_s=60))
+    crew = crew_of(2, Bounds(memory_bytes=2 << 30, timeout_s=60))
     files = [traces / f"{number}.json.gz" for number in range(4)] * 4
     tasks = tuple(
         FileTask(key=f"{at}", file=file_at_path(str(file)), question=Question()) for at, file in enumerate(files)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from pytest_torchprof.fleet.alone import judge_alone
 from pytest_torchprof.fleet.bounded import judge_within
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, describe
+from pytest_torchprof.system.answer_files import submit_by_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +43,7 @@ class EngineCrew:
         self.at_once = at_once
         self._engine, self._bounds = engine, bounds
         self._executor = _made(engine)
+        self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged beside others."""
@@ -52,10 +55,16 @@ class EngineCrew:
 
     def _submit(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
         try:
-            return self._executor.submit(work, *given)
+            return self._given(work, *given)
         except BrokenExecutor:
             self.renew()
-            return self._executor.submit(work, *given)
+            return self._given(work, *given)
+
+    def _given(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
+        if isinstance(self._executor, ProcessPoolExecutor):
+            # Its processes, which are on this machine, share one pipe.
+            return submit_by_file(self._executor, self._answers.name, work, *given)
+        return self._executor.submit(work, *given)
 
     def renew(self) -> None:
         """Take another executor; an engine that replaces its processes itself gives the same ones again."""
@@ -66,6 +75,7 @@ class EngineCrew:
         """Give back what was taken."""
         self._executor.shutdown(wait=False)
         self._engine.close()
+        self._answers.cleanup()
 
 
 def judge_there(tasks: Tasks, bounds: Bounds, driver: str) -> Answers:
