@@ -18,9 +18,17 @@ import installed
 import pytest
 import quick_runs
 
-TORCH = ("torch", "torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", "torch.distributed.run")
-OURS = ("against", "capture", "kernels", "limits", "reasons", "report", "testing")
-OTHERS = ("pytest_torchprof.history", "tabulate")
+TORCH = (
+    "torch",
+    "torch.profiler",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch.distributed.run",
+    "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
+)
+OURS = ("against", "analysis", "capture", "kernels", "limits", "reasons", "report", "testing")
+# The last one is for addresses of ranks.
+OTHERS = ("pytest_torchprof.history", "tabulate", "multiprocessing.popen_forkserver", "encodings.idna")
 
 for name in TORCH:
     importlib.import_module(name)
