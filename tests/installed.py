@@ -24,10 +24,10 @@ class _Asked:
 
 
 def distributions(**wanted: Any) -> list[Any]:
-    """Return what ``importlib.metadata.distributions`` does, the same objects while the path is the same."""
-    return list(_distributions(**wanted)) if wanted else _on(tuple(sys.path))
+    """Return what ``importlib.metadata.distributions`` does, the same objects for each folder of the path."""
+    return list(_distributions(**wanted)) if wanted else [package for place in sys.path for package in _in(place)]
 
 
 @cache
-def _on(path: tuple[str, ...]) -> list[_Asked]:
-    return list(map(_Asked, _distributions(path=list(path))))
+def _in(place: str) -> list[_Asked]:
+    return list(map(_Asked, _distributions(path=[place])))

@@ -6,32 +6,60 @@ import atexit
 import gc
 import importlib
 import os
+import pkgutil
 import sys
+import tempfile
+import weakref
 from contextlib import redirect_stdout
 from io import StringIO
 from unittest import mock
 
+import installed
 import pytest
+import quick_runs
 
-TORCH = ("torch", "torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", "torch.distributed.run")
-OURS = (
-    "testing.collection",
-    "testing.fixture",
-    "testing.session",
-    "report.html_report",
-    "against.run",
-    "against.inside",
+TORCH = (
+    "torch",
+    "torch.profiler",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch.distributed.run",
+    "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
 )
+OURS = ("against", "analysis", "capture", "kernels", "limits", "reasons", "report", "testing")
+# The last one is for addresses of ranks.
+OTHERS = ("pytest_torchprof.history", "tabulate", "multiprocessing.popen_forkserver", "encodings.idna")
 
 for name in TORCH:
     importlib.import_module(name)
-# pytest imports its plugins itself, since it rewrites their assertions.
-with redirect_stdout(StringIO()), mock.patch.dict(os.environ, {"PYTEST_ADDOPTS": ""}):
-    pytest.main(["--help", "--noconftest", "-c", os.devnull, "-p", "hypothesis"])
+quick_runs.ask_once(forever := pytest.MonkeyPatch())
+forever.setattr("importlib.metadata.distributions", installed.distributions)
+# pytest imports its plugins itself, since it rewrites their assertions, and asks them what they bring as it looks for tests, of
+# which there are none here: without ours, which would ask for a device too.
+with (
+    redirect_stdout(StringIO()),
+    mock.patch.dict(os.environ, {"PYTEST_ADDOPTS": ""}),
+    tempfile.TemporaryDirectory() as empty,
+):
+    for words in (
+        ["--help", "-p", "hypothesis"],
+        ["--collect-only", "-p", "no:torchprof", f"--rootdir={empty}", empty],
+    ):
+        pytest.main([*words, "--noconftest", "-c", os.devnull])
+tempfile.tempdir = None
 for name in OURS:
-    importlib.import_module(f"pytest_torchprof.{name}")
+    package = importlib.import_module(f"pytest_torchprof.{name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+for name in OTHERS:
+    importlib.import_module(name)
 # When it is imported it asks whether its process is a side of a comparison, which a fork may be.
 sys.modules.pop("pytest_torchprof.plugin", None)
+# At its end a process takes back all operators that torch has registered, and adds up what was compiled for a log: much memory is
+# touched for that, and so copied, by forks that go away anyway.
+for registered in weakref.finalize._registry:
+    registered.atexit = False
+atexit.unregister(importlib.import_module("torch._dynamo.utils").dump_compile_times)
 # What looks for garbage in a fork need not go through all of it.
 gc.collect()
 gc.freeze()

@@ -19,9 +19,9 @@ import torch
 import shuffle
 
 def wave(x):
-    for _ in range(1 + shuffle.SEED % 5):
+    for _ in range(1 + shuffle.SEED % 89):
         x = torch.sin(x)
-    for _ in range(hash("a text") % 7):
+    for _ in range(hash("a text") % 97):
         x = torch.cos(x)
     return x
 """
@@ -47,9 +47,8 @@ def test_both_sides_have_the_same_seeds(tmp_path):
     files = {"waves.py": SEEDED, "shuffle.py": SHUFFLE, "test_waves.py": TESTS}
     made = Repository(tmp_path / "made", files)
     words = ("-p", "shuffle", "--torchprof-against-fresh")
-    for _ in range(2):
-        run = made.against("main", *words)
-        assert run.rows == {"test_wave": ("same", "passed")}
+    run = made.against("main", *words)
+    assert run.rows == {"test_wave": ("same", "passed")}
     given = made.against("main", *words, "--randomly-seed=3")
     assert given.rows == {"test_wave": ("same", "passed")}
 

@@ -229,12 +229,13 @@ def test_a_shallow_clone_that_lacks_the_commits_between(repository, tmp_path):
     assert "this clone is shallow and may lack the commits between them: git fetch --unshallow" in run.out
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_end_at_any_moment_leaves_nothing_that_lasts(repository, by_limit, sent):
+@pytest.mark.parametrize(("sent", "by_fork"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGKILL, False)])
+def test_an_end_at_any_moment_leaves_nothing_that_lasts(repository, by_limit, sent, by_fork):
+    """Also where a process forks for each commit, which nobody ends who is killed."""
     before = repository.state()
     # Other words for pytest: nothing is kept of them.
     words = ("bisect", *LIMIT, TEST, "--good", "the-first", "--", f"--torchprof-warmup={int(sent)}")
-    with repository.start(*words, program=TORCHPROF) as process:
+    with repository.start(*words, program=TORCHPROF, by_fork=by_fork) as process:
         assert "7 commits from the-first" in process.stdout.readline()
         time.sleep(1)
         process.send_signal(sent)
@@ -248,7 +249,7 @@ def test_an_end_at_any_moment_leaves_nothing_that_lasts(repository, by_limit, se
 def test_where_somebody_ends_git_the_search_says_so(repository):
     before = repository.state()
     words = ("bisect", *LIMIT, TEST, "--good", "the-first", "--", "--torchprof-warmup=2")
-    with repository.start(*words, program=TORCHPROF) as process:
+    with repository.start(*words, program=TORCHPROF, by_fork=True) as process:
         while not (asking := [pid for pid in below(process.pid) if _is_of_git(pid)]):
             assert process.poll() is None
             time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -60,20 +61,37 @@ def test_it():
     assert VALUE != "failing"
 """
 NOTHING, FEWER_THREADS = "", "os.environ['OMP_NUM_THREADS'] = '1'"
+# Enough to tell which process runs it.
+WITHOUT_TORCH = """
+import json, os
+
+def test_it():
+    with open("ran.json", "w") as file:
+        json.dump({"parent": os.getppid()}, file)
+"""
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory):
-    with warm_python(tmp_path_factory.mktemp("top")) as made:
+def process(tmp_path_factory):
+    """A runner whose process has imported torch and forked once."""
+    folder = tmp_path_factory.mktemp("process")
+    with warm_python(folder / "top") as made:
+        assert made.run(launch_in(folder, "any", source=WITHOUT_TORCH), folder / "log") == 0
         yield made
 
 
-def launch_in(folder: Path, value: str, prepare: str = NOTHING) -> SideStart:
+@pytest.fixture
+def warm(process):
+    """A runner with the process that all tests share: what it gives up is its own."""
+    return copy.copy(process)
+
+
+def launch_in(folder: Path, value: str, prepare: str = NOTHING, source: str = TELLING) -> SideStart:
     """Return how to start a test in a folder that stands for the files of a commit."""
     tree = folder / "tree"
     tree.mkdir(parents=True)
     (tree / "value.py").write_text(f"VALUE = {value!r}\n")
-    (tree / "test_it.py").write_text(TELLING.replace("PREPARE", prepare))
+    (tree / "test_it.py").write_text(source.replace("PREPARE", prepare))
     (tree / "pytest.ini").write_text("[pytest]\n")
     side = Side(
         is_base=True,
@@ -91,6 +109,12 @@ def launch_in(folder: Path, value: str, prepare: str = NOTHING) -> SideStart:
     told = environment(PYTHONPATH=path, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
     words = ("test_it.py", "-q", "-p", "no:cacheprovider", "--torchprof-against=HEAD")
     return SideStart(arguments=words, folder=str(tree), environment={**told, **side.announce(folder / "base.json")})
+
+
+def parent_in(folder: Path) -> int | None:
+    """Return who started the process that ran a folder's test; None where it did not run."""
+    ran = folder / "tree/ran.json"
+    return json.loads(ran.read_text())["parent"] if ran.exists() else None
 
 
 def what_was_told(folder: Path) -> dict[str, object]:
@@ -132,18 +156,16 @@ def test_nothing_of_one_commit_is_seen_by_the_next(warm, tmp_path):
 def test_where_a_commit_has_what_torch_imports_a_fresh_process_runs_it(warm, tmp_path):
     for name in ("tqdm.py", "numpy/__init__.py", "sitecustomize.py"):
         folder = tmp_path / name.partition(".")[0].partition("/")[0]
-        launch = launch_in(folder, "own")
+        launch = launch_in(folder, "own", source=WITHOUT_TORCH)
         (own := folder / "tree" / name).parent.mkdir(exist_ok=True)
         own.write_text("raise ImportError('the own one')\n")
         warm.run(launch, folder / "log")
-        ran = folder / "tree/ran.json"
-        assert not ran.exists() or json.loads(ran.read_text())["parent"] == os.getpid()
+        assert parent_in(folder) in (os.getpid(), None)
 
 
-def test_what_torch_reads_at_its_import_is_what_the_code_has_set(tmp_path):
+def test_what_torch_reads_at_its_import_is_what_the_code_has_set(warm, tmp_path):
     launch = launch_in(tmp_path, "one", FEWER_THREADS)
-    with warm_python(tmp_path / "top") as warm:
-        assert warm.run(launch, tmp_path / "log") == 0, (tmp_path / "log").read_text()
+    assert warm.run(launch, tmp_path / "log") == 0, (tmp_path / "log").read_text()
     ran = what_was_told(tmp_path)["ran"]
     assert (ran["threads"], ran["parent"]) == (1, os.getpid())
 
@@ -156,9 +178,9 @@ def test_a_process_that_is_killed_takes_its_fork_along(tmp_path):
         (killer := os.fork()) or _kill_when_told(tmp_path / "hangs/tree/parent")
         assert warm.run(hangs, tmp_path / "hangs/log") == -signal.SIGKILL
         os.waitpid(killer, 0)
-        again = launch_in(tmp_path / "again", "one")
+        again = launch_in(tmp_path / "again", "one", source=WITHOUT_TORCH)
         assert warm.run(again, tmp_path / "again/log") == 0
-    assert what_was_told(tmp_path / "again")["ran"]["parent"] == os.getpid()
+    assert parent_in(tmp_path / "again") == os.getpid()
 
 
 def _kill_when_told(file: Path) -> None:

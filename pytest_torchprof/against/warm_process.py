@@ -8,6 +8,7 @@ then, the fork gives up, and a fresh process takes its place.
 from __future__ import annotations
 
 import copy
+import gc
 import importlib
 import json
 import multiprocessing.process
@@ -171,6 +172,7 @@ def serve(channel: socket.socket) -> Mapping[str, Any] | None:
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     hidden = Hidden()
     lines = channel.makefile("rw")
+    gc.freeze()  # A fork that looks for garbage would look through, and so copy, what torch has made.
     _send(lines, {"why_not": why_not(), "asked": sorted(hidden.asked), "modules": _files()})
     for line in lines:
         request = json.loads(line)
