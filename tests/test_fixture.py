@@ -340,7 +340,7 @@ def test_limit(torchprof):
 def test_look(torchprof):
     torchprof(fused, x).kernels
 """
-    result = run_tests(source, "--torchprof-report=report.json", in_process=False)
+    result = run_tests(source, "--torchprof-report=report.json")
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*max_kernels=9*not measured: *", "*[[]compiled-before]*"])
     result.stdout.fnmatch_lines(["*NotMeasured: not measured: *", "*[[]compiled-before]*"])

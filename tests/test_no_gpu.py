@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bare
+import fresh
 import pytest
 import torch
 
@@ -129,35 +131,34 @@ def test_it():
 """
 
 
-@pytest.fixture
-def hidden(tmp_path, pytester, monkeypatch):
-    """A run of tests on a machine whose GPU is there, and which `CUDA_VISIBLE_DEVICES` hides."""
-    monkeypatch.setenv("LD_PRELOAD", library(tmp_path, "none.so", NO_DEVICE))
-    monkeypatch.setenv("FAILS_WITH", "100")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    pytester.makepyfile(test_it=MARKED)
-    return lambda *args: pytester.runpytest_subprocess("-p", "no:cacheprovider", *args)
+@pytest.fixture(scope="module")
+def where_hidden(tmp_path_factory):
+    """Runs of a test, as it is and where a GPU is required, on a machine whose GPU `CUDA_VISIBLE_DEVICES` hides."""
+    folder = tmp_path_factory.mktemp("hidden")
+    (folder / "test_it.py").write_text(MARKED)
+    none = library(folder, "none.so", NO_DEVICE)
+    runs = [(folder, ["-rs"]), (folder, ["--torchprof-require-gpu"])]
+    return bare.run_pytests(*runs, LD_PRELOAD=none, FAILS_WITH="100", CUDA_VISIBLE_DEVICES="")
 
 
 @cuda_build
-def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(hidden):
-    result = hidden("-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"*{NotJudgedOnCpu(('max_kernels',))}; torch sees none: {HIDDEN.text}*"])
+def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(where_hidden):
+    skips, _ = where_hidden
+    skips.assert_outcomes(skipped=1)
+    skips.stdout.fnmatch_lines([f"*{NotJudgedOnCpu(('max_kernels',))}; torch sees none: {HIDDEN.text}*"])
 
 
 @cuda_build
-def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(hidden):
-    result = hidden("--torchprof-require-gpu")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*would be measured on the cpu (*: {HIDDEN.text})*[[]no-gpu]*"])
+def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(where_hidden):
+    _, refused = where_hidden
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines([f"*would be measured on the cpu (*: {HIDDEN.text})*[[]no-gpu]*"])
 
 
 @cuda_build
 def test_a_build_of_torch_that_misses_a_driver_does_not_write_about_it_into_the_tests_output(pytester, monkeypatch):
-    monkeypatch.delenv("LD_PRELOAD", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     pytester.makepyfile(test_it=MARKED)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-s", "--torchprof-device=cpu")
+    result = fresh.run_pytest("-p", "no:cacheprovider", "-s", "--torchprof-device=cpu")
     result.assert_outcomes(passed=1)
     assert "gpuGetDeviceCount" not in result.stdout.str() + result.stderr.str()

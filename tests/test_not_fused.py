@@ -153,7 +153,7 @@ def test_eager(torchprof):
 
 def test_compiled_code_is_told_by_what_inductor_made(run_tests):
     pytest.importorskip("torch")
-    result = run_tests(COMPILED, in_process=False)
+    result = run_tests(COMPILED)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         ["*1 kernel carries exp and add together*", "*nothing was compiled, so that nothing could be fused*"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -99,14 +100,15 @@ def run_changed(run_tests, pytester, monkeypatch, baselines):
         if not baselines:
             pytester.makepyfile(model=MODEL)
             chosen = ("-k", "limit or baseline or two")
-            assert run_tests(TESTS, "--torchprof-baseline=update", *chosen, in_process=False).ret == 0
+            assert run_tests(TESTS, "--torchprof-baseline=update", *chosen).ret == 0
             baselines.update({path.name: path.read_bytes() for path in Path("__torchprof__").iterdir()})
         Path("__torchprof__").mkdir(exist_ok=True)
         for name, written in baselines.items():
             Path("__torchprof__", name).write_bytes(written)
         pytester.makepyfile(model=CHANGED)
         monkeypatch.setenv("COLUMNS", str(columns))
-        return run_tests(TESTS, *words, "--junitxml=run.xml", in_process=False).outlines
+        sys.modules.pop("model", None)
+        return run_tests(TESTS, *words, "--junitxml=run.xml", in_process="-n" not in words).outlines
 
     return run
 
@@ -172,7 +174,7 @@ def test_what_usually_is_the_cause_is_no_part_of_it_and_kernels_have_their_lines
 def test_it(torchprof):
     torchprof(lambda: torch.relu(torch.ones(8, 8) @ torch.ones(8, 8)))
 """
-    lines = run_tests(source, in_process=False).outlines
+    lines = run_tests(source).outlines
     (said,) = [line for line in lines if line.startswith("FAILED")]
     assert said.endswith(" carries mm and relu together")
     assert any("usual causes: " in line for line in lines)
@@ -194,7 +196,7 @@ def test_it(torchprof):
 
 def test_of_several_limits_the_one_whose_cause_is_known_comes_first(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    lines = run_tests(SEVERAL, in_process=False).outlines
+    lines = run_tests(SEVERAL).outlines
     (said,) = in_full(lines).values()
     assert said.startswith("max_graph_breaks=0: 1 graph break; test_it.py:")
     assert said.endswith("; also: min_kernels, max_compile_time, fused")
@@ -225,7 +227,7 @@ def test_ranks(torchprof):
     assert torchprof.ranks
     torchprof(torch.relu, torch.ones(8))
 """
-    lines = run_tests(source, *words, in_process=False).outlines
+    lines = run_tests(source, *words).outlines
     (said,) = [line for line in lines if line.startswith("FAILED")]
     assert "test_ranks - " in said
     assert "max_kernels=0: 1 kernel; pointwise clamp_min" in said
@@ -366,7 +368,7 @@ def test_it(torchprof):
     seen = torchprof(torch.sin, x)
     seen.expect(max_kernels=0, forbid_ops="sin", fused=["sin", "cos"])
 """
-    lines = run_tests(source, f"--tb={style}", "-W", "ignore", in_process=False).outlines
+    lines = run_tests(source, f"--tb={style}", "-W", "ignore").outlines
     begin = next(at for at, line in enumerate(lines) if "LimitsMissed:" in line)
     end = next(at for at, line in enumerate(lines) if "- torchprof" in line)
     ours = lines[begin:end]
@@ -385,7 +387,7 @@ def test_many_cut_lines_are_counted(run_tests, monkeypatch):
 def test_of_many(torchprof, number):
     torchprof(torch.relu, torch.ones(8))
 """
-    lines = run_tests(source, "--tb=no", in_process=False).outlines
+    lines = run_tests(source, "--tb=no").outlines
     *shown, more = in_full(lines).items()
     assert len(shown) == 10
     assert more == ("and 2 more lines", "pytest -vv")
@@ -401,14 +403,14 @@ def test_it(torchprof):
 def test_tests_of_one_name_stand_there_with_their_files(run_tests, pytester, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     pytester.makepyfile(test_other=f"import pytest\nimport torch\n{ALIKE}")
-    lines = run_tests(ALIKE, "test_it.py", "test_other.py", "--tb=no", in_process=False).outlines
+    lines = run_tests(ALIKE, "test_it.py", "test_other.py", "--tb=no").outlines
     files = [line.split("::")[0] for line in lines[lines.index(IN_FULL) + 1 :] if "::" in line]
     assert files == ["  test_it.py", "  test_other.py"]
 
 
 def test_a_test_whose_name_is_wider_than_the_terminal_has_it_in_two_lines(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    lines = run_tests(ALIKE.replace("test_it", f"test_{'x' * 80}"), "--tb=no", in_process=False).outlines
+    lines = run_tests(ALIKE.replace("test_it", f"test_{'x' * 80}"), "--tb=no").outlines
     below = [line for line in lines[lines.index(IN_FULL) + 1 :] if line.startswith("  ")]
     assert "".join(line.strip() for line in below).startswith(f"test_{'x' * 80}:")
     assert max(map(len, below)) <= 60
@@ -427,7 +429,7 @@ class TestIt(unittest.TestCase):
             with self.subTest(size=size):
                 self.torchprof(torch.relu, torch.ones(size)).expect(max_kernels=0)
 """
-    lines = run_tests(source, "--tb=no", in_process=False).outlines
+    lines = run_tests(source, "--tb=no").outlines
     words = [line.split()[0] for line in lines if line.startswith("SUBFAILED")]
     below = lines[lines.index(IN_FULL) + 1 :]
     assert [line.split()[0] for line in below if line.startswith("  SUBFAILED")] == words
@@ -445,9 +447,9 @@ def test_it(measured):
     pass
 """
     monkeypatch.setenv("COLUMNS", "200")
-    (line,) = (line for line in run_tests(source, "--tb=no", in_process=False).outlines if line.startswith("ERROR"))
+    (line,) = (line for line in run_tests(source, "--tb=no").outlines if line.startswith("ERROR"))
     monkeypatch.setenv("COLUMNS", str(len(line) - room))
-    assert (IN_FULL in run_tests(source, "--tb=no", in_process=False).outlines) is bool(room)
+    assert (IN_FULL in run_tests(source, "--tb=no").outlines) is bool(room)
 
 
 XFAIL = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 
+import bare
 import pytest
 from facts import why_not
 
@@ -216,19 +217,6 @@ def test_compiles():
 """
 
 
-def test_a_rule_for_operators_neither_loads_the_compiler_nor_says_what_it_did(pytester):
-    forbids = rule('forbid_ops = ["aten::mm"]\ndevice = "cpu"\n')
-    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{forbids}")
-    pytester.makepyfile(test_it=f"import torch\n\nx = torch.ones(4, 4)\n{COMPILES}")
-    # In a process in which nobody has loaded it.
-    result = pytester.runpytest_subprocess("--torchprof-suite", "--torchprof-report=r.json")
-    result.assert_outcomes(failed=1)
-    (recording,) = (pytester.path / "torchprof-recordings").glob("*.json*")
-    profile = load(recording)
-    assert dict(profile.steps[0].ops_that_ran)["aten::mm"] == 1
-    assert isinstance(why_not(lambda: profile.expect(max_graph_breaks=5)), BegunUnseen)
-
-
 OWN_OPERATOR = """
 import torch
 
@@ -239,25 +227,57 @@ def half(x: torch.Tensor) -> torch.Tensor:
 def test_halves():
     half(torch.ones(4))
 """
+ADDS = """
+import torch
+
+def test_adds():
+    torch.ones(4) + 1
+"""
+NAMES_MODULES = """
+import sys
+
+def pytest_unconfigure():
+    print("loaded:", *(name for name in sys.modules if name.startswith("pytest_torchprof.")))
+"""
 
 
-def test_what_the_first_call_of_an_operator_imports_is_no_work_of_the_test(pytester):
+@pytest.fixture(scope="module")
+def where_little_is_loaded(tmp_path_factory):
+    """Return the folder and the result of a run by what its test does, in processes that have not imported the compiler."""
     forbids = rule('forbid_ops = ["aten::mm"]\ndevice = "cpu"\n')
-    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{forbids}")
-    pytester.makepyfile(test_it=OWN_OPERATOR)
-    # In a process that has not imported it.
-    pytester.runpytest_subprocess("--torchprof-suite").assert_outcomes(passed=1)
+    tests = {
+        "compiles": (forbids, f"import torch\n\nx = torch.ones(4, 4)\n{COMPILES}"),
+        "calls its operator": (forbids, OWN_OPERATOR),
+        "adds": (rule(READS), ADDS),
+    }
+    runs = {}
+    for what, (rules, source) in tests.items():
+        folder = tmp_path_factory.mktemp("bare")
+        (folder / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\n{rules}")
+        (folder / "test_it.py").write_text(source)
+        (folder / "conftest.py").write_text(NAMES_MODULES)
+        report = ["--torchprof-report=r.json"] if what == "compiles" else []
+        runs[what] = (folder, ["--torchprof-suite", "-s", *report])
+    results = bare.run_pytests(*runs.values())
+    return {what: (folder, result) for (what, (folder, _)), result in zip(runs.items(), results, strict=True)}
 
 
-def test_a_rule_that_every_test_keeps_to_loads_nothing_that_compares_commits_or_names_kernels(pytester):
-    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{rule(READS)}")
-    pytester.makepyfile(test_it="import torch\n\ndef test_adds():\n    torch.ones(4) + 1\n")
-    pytester.makeconftest(
-        "import sys\n\n"
-        "def pytest_unconfigure():\n"
-        "    print('loaded:', *(name for name in sys.modules if name.startswith('pytest_torchprof.')))\n"
-    )
-    result = pytester.runpytest_subprocess("--torchprof-suite", "-s")
+def test_a_rule_for_operators_neither_loads_the_compiler_nor_says_what_it_did(where_little_is_loaded):
+    folder, result = where_little_is_loaded["compiles"]
+    result.assert_outcomes(failed=1)
+    (recording,) = (folder / "torchprof-recordings").glob("*.json*")
+    profile = load(recording)
+    assert dict(profile.steps[0].ops_that_ran)["aten::mm"] == 1
+    assert isinstance(why_not(lambda: profile.expect(max_graph_breaks=5)), BegunUnseen)
+
+
+def test_what_the_first_call_of_an_operator_imports_is_no_work_of_the_test(where_little_is_loaded):
+    _, result = where_little_is_loaded["calls its operator"]
+    result.assert_outcomes(passed=1)
+
+
+def test_a_rule_that_every_test_keeps_to_loads_nothing_that_compares_commits_or_names_kernels(where_little_is_loaded):
+    _, result = where_little_is_loaded["adds"]
     result.assert_outcomes(passed=1)
     (line,) = (line for line in result.outlines if line.startswith("loaded:"))
     loaded = {name.removeprefix("pytest_torchprof.") for name in line.split()[1:]}
