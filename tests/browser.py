@@ -24,6 +24,8 @@ _FILLS = """[...document.querySelectorAll(SELECTOR)].map((element) => getCompute
   const channels = style.backgroundColor.match(/\\d+/g).slice(0, 3).map((channel) => Number(channel).toString(16).padStart(2, "0"));
   return [`#${channels.join("")}`, style.backgroundImage];
 })"""
+# What is kept of pages that were left, and processes that are started before anybody asks for another page.
+_FOR_A_NEXT_PAGE = ("BackForwardCache", "PaintHolding", "RenderDocument", "SpareRendererForSitePerProcess")
 # Of a page, counted from its start.
 _PATIENCE_MS = 60_000
 
@@ -47,6 +49,7 @@ class Browser:
         command = [
             *(str(CHROMIUM), "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
             *("--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking"),
+            f"--disable-features={','.join(_FOR_A_NEXT_PAGE)}",
             *(
                 f"--user-data-dir={self._profile.name}",
                 "--hide-scrollbars",

@@ -138,6 +138,21 @@ class Raw:
         return next((place for place, step in enumerate(self.steps) if step.start <= start < step.end), 0)
 
     @cached_property
+    def set_up(self):
+        """What is done once, and the first calls among it."""
+        return _set_up(self)
+
+    @cached_property
+    def capturing(self):
+        """The outermost operators in which a CUDA graph was captured, in order."""
+        return _capturing(self)
+
+    @cached_property
+    def captured_again(self):
+        """Those that hold the same operators as another one, with a graph launched in between."""
+        return _captured_again(self)
+
+    @cached_property
     def holders(self):
         """The operators around each operator and each call of the runtime, by its id, the innermost last."""
         threads, found = defaultdict(list), {}
@@ -393,9 +408,18 @@ def carried_out(raw, one):
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", word).lower()
 
 
-def set_up(raw, firsts=None):
+def set_up(raw):
     """Look for what is done once: memory allocated, code loaded, graphs captured and made; all first calls that last."""
-    found, firsts = defaultdict(list), defaultdict(set) if firsts is None else firsts
+    return raw.set_up[0]
+
+
+def first_calls(raw):
+    """Return the first calls that last by what they are, each as its id."""
+    return raw.set_up[1]
+
+
+def _set_up(raw):
+    found, firsts = defaultdict(list), defaultdict(set)
     for one in raw.events:
         if (one.kind in CALLS and ONCE.match(one.name)) or (one.kind == "overhead" and one.name in LOADING):
             found[one.name].append(one.span)
@@ -419,11 +443,15 @@ def set_up(raw, firsts=None):
         )
         for name, spans in found.items()
     }
-    return {name: spans for name, spans in inside.items() if spans}
+    return {name: spans for name, spans in inside.items() if spans}, firsts
 
 
 def capturing(raw):
     """Return the outermost operators in which a CUDA graph was captured, in order."""
+    return raw.capturing
+
+
+def _capturing(raw):
     spans = raw.captures
     if not spans:
         return []
@@ -437,6 +465,10 @@ def captured_again(raw):
 
     The first is one of them if it took no more than half as long again as the quickest of the others.
     """
+    return raw.captured_again
+
+
+def _captured_again(raw):
     launched = [one.start for one in raw.calls if "GraphLaunch" in one.name]
     first, again = {}, []
     for one in capturing(raw):

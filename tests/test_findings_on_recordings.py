@@ -165,6 +165,15 @@ EVIDENCE = {
 ABSENT = {"no-gpu-work": {"cpu_only_steps"}, "nothing-recorded": set(FINDINGS)}
 
 
+def is_among_the_smallest(code, recording):
+    """Whether a finding is looked at in this recording without its evidence: of those that have it, in the three smallest.
+
+    In a large one it rests on the same events, and each time all of it is written and read again.
+    """
+    having = [name for name, codes in FINDINGS.items() if code in codes]
+    return recording in sorted(having, key=lambda name: recording_of(name).stat().st_size)[:3]
+
+
 def parts_of(text):
     """Return what stands around the events, None for nothing, and each event as it is written."""
     if text.lstrip().startswith(b"["):
@@ -174,12 +183,17 @@ def parts_of(text):
 
 
 def test_a_finding_goes_when_its_evidence_goes(recording, findings, tmp_path):
+    looked_at = [
+        finding
+        for finding in findings
+        if is_among_the_smallest(finding.code, recording) and recording not in ABSENT.get(finding.code, ())
+    ]
+    if not looked_at:
+        return
     path = recording_of(recording)
     header, written = parts_of(gzip.decompress(path.read_bytes()))
     events = msgspec.json.decode(b"[" + b",".join(written) + b"]")
-    for finding in findings:
-        if recording in ABSENT.get(finding.code, ()):
-            continue
+    for finding in looked_at:
         gone = EVIDENCE[finding.code](finding)
         kept = [
             text for text, event in zip(written, events, strict=True) if not (event.get("ph") == "X" and gone(event))

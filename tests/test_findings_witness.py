@@ -32,6 +32,7 @@ from raw_events import (
     carried_out,
     communicates,
     decode,
+    first_calls,
     length,
     set_up,
     standing_still,
@@ -578,8 +579,7 @@ def recaptured(raw, _):
 
 
 def cold(raw, _):
-    firsts = defaultdict(set)
-    inside = set_up(raw, firsts)
+    inside, firsts = set_up(raw), first_calls(raw)
     spent = length([one for spans in inside.values() for one in spans]) / 1000
     return {
         "setup": {name: len(firsts.get(name) or spans) for name, spans in inside.items()},

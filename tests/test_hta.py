@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from conftest import recording_of
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis import gpu_time
@@ -47,9 +48,10 @@ class Seen(NamedTuple):
         return 0 if self.exact else 2 * count
 
 
-@pytest.fixture(params=FIGURES)
-def seen(request, shared_trace):
-    profile = load(shared_trace(request.param))
+@pytest.fixture(scope="module", params=FIGURES)
+def seen(request):
+    """A recording, which is read once for all that is compared in it."""
+    profile = load(recording_of(request.param))
     trace, call_of = profile.trace, profile.trace.links.call_of
     ops, starts = range(len(trace.gpu)), trace.calls.start
     if len(trace.steps) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -212,9 +213,10 @@ def test_hostile_names_stay_text(browser, tmp_path):
     ]  # fmt: skip
     recording(tmp_path / "a.json", name=HOSTILE[0] + HOSTILE[4].replace("\u2028", "") + "m" * 50_000)
     page = write(tmp_path / "hostile.html", *results, rootdir=tmp_path)
+    browser.open(page, width=400)
     for number, name in enumerate(HOSTILE):
-        browser.open(page, width=400, fragment=f"#{number}/timeline")
-        browser.wait("document.querySelector('.timeline').dataset.slices > 0")
+        browser.run(f"location.hash = '#{number}/timeline'")
+        browser.wait(f"document.getElementById('{number}/timeline').querySelector('.timeline').dataset.slices > 0")
         assert browser.run("window.pwned") is None, name
         assert browser.run("document.documentElement.scrollWidth <= innerWidth"), name
         assert browser.run("document.querySelectorAll('img, style').length") == 1, name
@@ -227,7 +229,7 @@ def show_all(browser: Browser, page: Path, fragment: str, **look: Any) -> None:
     browser.wait("document.querySelector('.timeline').dataset.slices > 0")
 
 
-@pytest.mark.parametrize("width", [641, 700, 768, 900])
+@pytest.mark.parametrize("width", [641, 768, 900])
 def test_on_a_narrow_window_tables_fit_and_values_stand_one_below_the_other(browser, run_page, pair_page, width):
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
         show_all(browser, page, fragment, width=width, height=800)
@@ -240,10 +242,9 @@ def test_on_a_narrow_window_tables_fit_and_values_stand_one_below_the_other(brow
     assert [row for row in lefts if row != lefts[0]] == []
 
 
-@pytest.mark.parametrize("width", [360, 390])
-def test_on_a_phone_nothing_of_a_run_or_of_two_recordings_is_cut(browser, run_page, pair_page, width):
+def test_on_a_phone_nothing_of_a_run_or_of_two_recordings_is_cut(browser, run_page, pair_page):
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
-        show_all(browser, page, fragment, width=width, height=800)
+        show_all(browser, page, fragment, width=360, height=800)
         assert browser.cut() == []
         assert browser.sideways() == []
     # The values of a row stand below its name, each with its heading.
@@ -260,19 +261,25 @@ def test_numbers_of_two_recordings_stay_in_their_places(browser, pair_page, widt
 
 
 @pytest.mark.skipif(AXE is None, reason=NO_AXE)
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_page_is_accessible(browser, run_page, pair_page, dark):
+@pytest.mark.parametrize(
+    ("dark", "asked"),
+    # What is dark differs in its colours alone.
+    [(False, {}), (True, {"runOnly": ["color-contrast"]})],
+    ids=["light", "dark"],
+)
+def test_the_page_is_accessible(browser, run_page, pair_page, dark, asked):
     for page, fragment in ((run_page, "#30"), (pair_page, "#0")):
         show_all(browser, page, fragment, dark=dark)
         browser.run(AXE.read_text() + ";0")
-        found = browser.run("axe.run({resultTypes: ['violations']}).then((result) => result.violations)")
+        how = json.dumps({"resultTypes": ["violations"], **asked})
+        found = browser.run(f"axe.run({how}).then((result) => result.violations)")
         assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
 
 
 @pytest.fixture(scope="module")
 def long_page(tmp_path_factory):
-    """The page of a run of 2,000 tests."""
-    return write(tmp_path_factory.mktemp("long") / "page.html", *(result(i) for i in range(2000)))
+    """The page of a run of 800 tests."""
+    return write(tmp_path_factory.mktemp("long") / "page.html", *(result(i) for i in range(800)))
 
 
 @pytest.fixture
@@ -285,48 +292,48 @@ def busy_browser(browser):
     browser.call("Emulation.setEmulatedMedia", media="")
 
 
-def test_all_of_two_thousand_tests_are_listed_when_there_is_time(browser, long_page):
+def test_all_of_eight_hundred_tests_are_listed_when_there_is_time(browser, long_page):
     browser.open(long_page)
     browser.wait("[...document.querySelectorAll('#tests tbody tr')].every((row) => row.checkVisibility())")
-    assert len(texts(browser, "#tests tbody tr")) == 2000
+    assert len(texts(browser, "#tests tbody tr")) == 800
 
 
-def test_only_the_first_of_two_thousand_tests_hold_up_the_first_paint(busy_browser, long_page):
+def test_only_the_first_of_eight_hundred_tests_hold_up_the_first_paint(busy_browser, long_page):
     busy_browser.open(long_page)
     assert len(texts(busy_browser, "#tests tbody tr")) == 200
     busy_browser.wait("performance.getEntriesByType('paint').length > 0")
     assert len(texts(busy_browser, "#tests tbody tr")) == 200
 
 
-@pytest.mark.parametrize("asked", ["search.value = 'test_1999'; search.dispatchEvent(new Event('input'))", ""])
+@pytest.mark.parametrize("asked", ["search.value = 'test_799'; search.dispatchEvent(new Event('input'))", ""])
 def test_what_is_searched_for_or_linked_to_is_shown_at_once(busy_browser, long_page, asked):
-    busy_browser.open(long_page, fragment="" if asked else "#1999")
+    busy_browser.open(long_page, fragment="" if asked else "#799")
     busy_browser.run(asked)
-    assert texts(busy_browser, "#row-1999 bdi:first-child") == ["test_1999"]
-    assert len(texts(busy_browser, "#tests tbody tr")) == (1 if asked else 2000)
+    assert texts(busy_browser, "#row-799 bdi:first-child") == ["test_799"]
+    assert len(texts(busy_browser, "#tests tbody tr")) == (1 if asked else 800)
 
 
 def test_a_long_list_that_is_sorted_is_whole(busy_browser, long_page):
     busy_browser.open(long_page)
     busy_browser.click("#tests button[data-sort=kernels]")
     counts = [int(text) for text in texts(busy_browser, "#tests td:nth-child(3)")]
-    assert len(counts) == 2000
+    assert len(counts) == 800
     assert counts == sorted(counts, reverse=True)
 
 
 def test_without_scripts_and_on_paper_a_long_list_is_whole(busy_browser, long_page):
     hidden = "[...document.querySelectorAll('#tests tbody tr')].filter((row) => !row.checkVisibility()).length"
     busy_browser.open(long_page)
-    assert busy_browser.run(hidden) == 1800
+    assert busy_browser.run(hidden) == 600
     busy_browser.call("Emulation.setEmulatedMedia", media="print")
     assert busy_browser.run(hidden) == 0
     busy_browser.call("Emulation.setEmulatedMedia", media="")
     busy_browser.call("Emulation.setScriptExecutionDisabled", value=True)
     busy_browser.call("Page.navigate", url=long_page.resolve().as_uri())
     while busy_browser.run("document.readyState") != "complete" or not busy_browser.run(
-        "document.querySelector('#row-1999')?.id"
+        "document.querySelector('#row-799')?.id"
     ):
-        pass
+        time.sleep(0.05)
     assert busy_browser.run(hidden) == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import re
@@ -66,7 +67,11 @@ def reducing_on_the_cpu(path):
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory):
     on_cpu = reducing_on_the_cpu(tmp_path_factory.mktemp("on_cpu") / ON_CPU)
-    return {path.name: load(path) for path in [*OWN, *SHARED, on_cpu]}
+    loaded = {path.name: load(path) for path in [*OWN, *SHARED, on_cpu]}
+    # They stay to the end of these tests: nobody need look through their millions of objects for garbage meanwhile.
+    gc.collect()
+    gc.freeze()
+    return loaded
 
 
 @pytest.fixture(scope="module")

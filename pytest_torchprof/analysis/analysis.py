@@ -310,9 +310,14 @@ class Analysis(HasViews, AllAttributes):
         return max(values, default=None)
 
 
-def numbers_within(trace: Trace, steps: Sequence[Part], name: str) -> Numbers:
-    """Return the numbers of the work launched inside user annotations of this name, the largest over the steps."""
-    inside = parts_within(trace, steps, name) or parts_annotated(trace, steps, name)
+def numbers_within(
+    trace: Trace, steps: Sequence[Part], name: str, for_others: Mapping[int, frozenset[int]] | None = None
+) -> Numbers:
+    """Return the numbers of the work launched inside user annotations of this name, the largest over the steps.
+
+    ``for_others``: as in `parts_within`.
+    """
+    inside = parts_within(trace, steps, name, for_others) or parts_annotated(trace, steps, name)
     return numbers.worst([numbers.of_part(trace, part) for part in inside], Numbers())
 
 

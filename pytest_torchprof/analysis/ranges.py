@@ -77,9 +77,12 @@ class Inside:
 
     def launched(self, call: int) -> bool:
         """Return whether a call was made inside, or where the work was waited for inside."""
-        calls = self._trace.calls
-        threads = (calls.thread[call], *self._for_others.get(call, ()))
-        return any(self._own.cover(thread, calls.start[call]) for thread in threads)
+        calls, cover = self._trace.calls, self._own.cover
+        start = calls.start[call]
+        if cover(calls.thread[call], start):
+            return True
+        others = self._for_others.get(call)
+        return others is not None and any(cover(thread, start) for thread in others)
 
     def _captured(self, gpu_op: int) -> bool:
         """Return whether the launch of a graph's kernel was captured inside."""
@@ -116,11 +119,14 @@ def stretches_of(trace: Trace, ranges: Iterable[Span]) -> list[Stretch]:
     return [(thread_of[span.tid], span.start_ns, span.end_ns) for span in ranges]
 
 
-def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
+def parts_within(
+    trace: Trace, parts: Iterable[Part], name: str, for_others: Mapping[int, frozenset[int]] | None = None
+) -> list[Part]:
     """Return what of each part was launched inside its user annotations of this name.
 
     By the annotation's own thread, or by autograd's while that waited for it inside of one. A part without such an
-    annotation is left out: it says nothing of it.
+    annotation is left out: it says nothing of it. Who asks for many names gives what `waiting_threads` returns for all
+    calls of the parts.
     """
     stretches = stretches_of(trace, trace.ranges(name))
     starts = [start for _, start, _ in stretches]
@@ -128,7 +134,8 @@ def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
         (part, [stretch for step in part.ranges for stretch in _starting_in(step, stretches, starts)]) for part in parts
     ]
     entered = [(part, inside) for part, inside in begun if inside]
-    for_others = waiting_threads(trace, calls_of(trace, [part for part, _ in entered]))
+    if for_others is None:
+        for_others = waiting_threads(trace, calls_of(trace, [part for part, _ in entered]))
     return [Inside(trace, inside, for_others).part_of(part, name) for part, inside in entered]
 
 

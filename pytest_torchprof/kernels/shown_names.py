@@ -35,12 +35,19 @@ def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
 def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[tuple[str, Reply], ...]:
     """Return the types with which a kernel's displayed name matches: YES if it matches regardless of other unknowns."""
     matching = []
-    for dtype in (decoded.dtype,) if decoded.dtype else DTYPES:
-        names = (possible.titles for possible in _possible(replace(decoded, dtype=dtype)))
+    for dtype, names in _possible_titles(decoded):
         hits = {any(map(expression.search, titles)) for titles in names}
         if True in hits:
             matching.append((dtype, NOT_KNOWN if False in hits else YES))
     return tuple(matching)
+
+
+# They are alike for each pattern, and to make them takes longer than to search them.
+@lru_cache(maxsize=1024)
+def _possible_titles(decoded: KernelName) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return each type that the kernel may have, with the names that it may have then."""
+    dtypes = (decoded.dtype,) if decoded.dtype else DTYPES
+    return [(dtype, [possible.titles for possible in _possible(replace(decoded, dtype=dtype))]) for dtype in dtypes]
 
 
 def _possible(decoded: KernelName) -> Iterator[KernelName]:

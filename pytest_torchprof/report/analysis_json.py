@@ -11,6 +11,7 @@ from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.range_rows import EACH_STEP
+from pytest_torchprof.analysis.ranges import calls_of, waiting_threads
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.devices.range_names import step_name
 from pytest_torchprof.findings import RULES, find, standing_out
@@ -22,7 +23,7 @@ from pytest_torchprof.report.row_columns import Among, json_values
 from pytest_torchprof.trace.graph_annotations import WITHOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
@@ -82,7 +83,8 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
     }
     for way in dict.fromkeys([*([] if by == "kernel" else [by]), "collective"]):
         more = rows_by(way, analysis, steps, rows)[:top]
-        values[_MANY_OF[way]] = [_row_values(analysis, steps, way, row) for row in more]
+        for_others = waiting_threads(trace, calls_of(trace, chosen)) if way == "range" else None
+        values[_MANY_OF[way]] = [_row_values(analysis, steps, way, row, for_others) for row in more]
     seen = analysis.compile
     values["compile"] = {
         "regions": seen.regions,
@@ -126,11 +128,17 @@ def _escape_units(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: Any) -> dict[str, Any]:
+def _row_values(
+    analysis: Analysis,
+    steps: Sequence[StepProfile],
+    by: str,
+    row: Any,
+    for_others: Mapping[int, frozenset[int]] | None = None,
+) -> dict[str, Any]:
     """Return the row's columns; of a user annotation the numbers of ``Profile.range`` too, but for the steps' own."""
     values = json_values(COLUMNS[by], row, Among(steps=steps))
     if by == "range" and row.name not in (EACH_STEP, WITHOUT):
-        within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
+        within = numbers_within(analysis.trace, [step.part for step in steps], row.name, for_others)
         values["worst"] = _values(within, *numbers.OF_STEP)
     return values
 
