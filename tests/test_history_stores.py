@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import fresh
 import pytest
 from histories import DAY, H100, UPGRADED, launched, run_of, sha, write
 from msgspec.structs import replace
@@ -519,7 +520,7 @@ def test_a_folder_that_may_not_be_read_is_refused_and_not_taken_for_empty(tmp_pa
     assert "[unusable-store]" in capsys.readouterr().err
 
 
-def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path):
+def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path, monkeypatch):
     (tmp_path / "test_it.py").write_text(
         "import pytest, torch\n@pytest.mark.torchprof(device='cpu')\n"
         "def test_it(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))\n"
@@ -530,10 +531,8 @@ def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path):
         "from pytest_torchprof.cli import main\nassert main(['history', 'verify', 'kept']) == 0\n"
         "assert not {'sqlalchemy', 'alembic', 'psycopg', 'fsspec'} & set(sys.modules)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(FILES.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    monkeypatch.chdir(tmp_path)
+    done = fresh.run_code(code)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

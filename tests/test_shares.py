@@ -104,7 +104,9 @@ def test_of_any_recording(builder):
         assert above_the_whole(load(builder.write(Path(folder) / "t.json"))) == []
 
 
-@pytest.mark.parametrize("recording", sorted({*FINDINGS, *HEALTHY}))
+@pytest.mark.parametrize(
+    "recording", sorted({*FINDINGS, *HEALTHY} - {"a100_sam_fast_large"})
+)  # It is as the eager one.
 def test_of_each_shared_recording(recording, shared_trace):
     assert above_the_whole(load(shared_trace(recording))) == []
 
