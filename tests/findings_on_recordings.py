@@ -296,3 +296,5 @@ TOLD_BY: dict[str, dict[str, str]] = {
     "mi300x_bert_small": {"launch-gaps": "overhead-bound"},
 }
 """By recording and code, which finding tells its cause, so that it does not stand out."""
+LIKE_ANOTHER = "a100_sam_fast_large"
+"""A recording of the same model as another one of its size: what goes one way through both is looked at in that one."""

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from builder import TraceBuilder, own_recording
-from findings_on_recordings import FINDINGS
+from findings_on_recordings import FINDINGS, LIKE_ANOTHER
 from reference_pages import commands_of
 
 from pytest_torchprof import load
@@ -206,7 +206,7 @@ def rows_made_once(monkeypatch):
 
 
 @pytest.mark.usefixtures("rows_made_once")
-@pytest.mark.parametrize("recording", [name for name in FINDINGS if name != "a100_sam_fast_large"])  # As the eager one.
+@pytest.mark.parametrize("recording", [name for name in FINDINGS if name != LIKE_ANOTHER])
 def test_every_recording_fits_whichever_way_it_is_looked_at(recording, shared_trace):
     profile = load(shared_trace(recording))
     last = profile.steps[-1].name

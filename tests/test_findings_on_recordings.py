@@ -189,7 +189,7 @@ def test_a_finding_goes_when_its_evidence_goes(recording, findings, tmp_path):
         if is_among_the_smallest(finding.code, recording) and recording not in ABSENT.get(finding.code, ())
     ]
     if not looked_at:
-        return
+        pytest.skip("smaller recordings have all that is found in it")
     path = recording_of(recording)
     header, written = parts_of(gzip.decompress(path.read_bytes()))
     events = msgspec.json.decode(b"[" + b",".join(written) + b"]")

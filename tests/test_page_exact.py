@@ -20,6 +20,7 @@ from builder import TraceBuilder
 from colours import BLINDNESS, ciede2000, distance
 from conftest import SHARED_TRACES
 from finding_numbers import OWN_NUMBER, WITHOUT_EVENTS
+from findings_on_recordings import LIKE_ANOTHER
 from pages import Page, result, write
 from test_page_timeline import recorded
 
@@ -42,8 +43,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 # Some of the CPU and some of a GPU.
 OWN = [path for folder in (RECORDINGS, RECORDINGS / "h200") for path in sorted(folder.glob("*.json.gz"))[:4]]
 EAGER = "a100_sam_eager_large.json.gz"
-# The other one of its size has nothing that smaller ones do not have.
-SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if "large" not in path.name or path.name == EAGER]
+SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if path.name != f"{LIKE_ANOTHER}.json.gz"]
 FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
