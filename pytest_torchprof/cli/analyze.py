@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> int:
     thresholds = arguments.threshold
     rules = _rules(thresholds) if thresholds or shown["findings"] else ()
     loaded = load(path, device=device) if os.path.isdir(path) else load_file(path, device=device)  # noqa: PTH112
-    profiles = loaded if isinstance(loaded, list) else [loaded]
+    profiles: list[Any] = [*loaded] if isinstance(loaded, list) else [loaded]
     if arguments.json:
         from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415
 
@@ -78,6 +78,9 @@ def run(arguments: Namespace) -> int:
 
         shown |= {"top": top or 20, "width": terminal_width(), "bars": bars_on(sys.stdout)}
         sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
+    # A process that ends need not free a million objects one by one: a cycle leaves them to Python's collector, and it
+    # looks for none then (`cli._run`).
+    profiles.append(profiles)
     return 0
 
 
