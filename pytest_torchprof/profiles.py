@@ -11,9 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
-from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.range_view import OccurrenceProfile, RangeView
-from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.devices.kinds import device_kinds
@@ -371,6 +369,9 @@ def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> 
     if not os.path.isdir(place):  # noqa: PTH112 - see recording
         problem = f"{place} is no folder: expected one with the recordings of a job's ranks, a file for each"
         raise UnreadableRecording(problem, Code.RECORDING_MISSING)
+    from pytest_torchprof.analysis.joining import joined  # noqa: PLC0415 - who looks at one rank needs none of it
+    from pytest_torchprof.analysis.rank_parts import part_of  # noqa: PLC0415 - as above
+
     return joined(map(part_of, load_each(place, device=device)))
 
 

@@ -15,7 +15,6 @@ from pytest_torchprof.analysis.cut_replays import cut_replays
 from pytest_torchprof.analysis.graph_numbers import wrong_numbers
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
-from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
@@ -320,6 +319,8 @@ def unprofiled(trace: Trace) -> Reason | None:
         return _without_kernels(trace)
     if metadata.threads:
         return RanOnOtherThread(metadata.threads[0])
+    from pytest_torchprof.analysis.unseen import work_without_events  # noqa: PLC0415 - only the CPU needs it
+
     return _package(trace, metadata.compile) or _compiled_before(trace, metadata.compile) or work_without_events(trace)
 
 

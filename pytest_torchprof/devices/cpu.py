@@ -14,15 +14,15 @@ _FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
 FORKED = "<forked function>"
 """The frame around the function that ``torch.jit.fork`` runs on one of torch's threads."""
+# The two long patterns are compiled when they are first asked, which is where the CPU was measured.
 # Ranges of autograd, torch.compile, communication (inside their operator), the profiler, and our own.
-_HOLDERS = re.compile(
-    r"autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
+_HOLDERS = (
+    r"(?s:autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
     r"|Torch-Compiled Region.*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|CompiledFunction\w*"
     r"|## Call CompiledFxGraph .*|inductor_wrapper_call|.* \(dynamo_timed\)"
     r"|(?:gloo|mpi|nccl|ucc):.*|record_param_comms"
     rf"|{STEP}\d+|profiler::_record_function_\w+(?:\.\w+)?|{PLUGIN}(?:sentinel|aotinductor)|prim::.*"
-    rf"|{FORKED}",
-    re.DOTALL,
+    rf"|{FORKED})"
 )
 # Views that torch does not declare as views.
 _MORE_VIEWS = """
@@ -61,7 +61,7 @@ _ATEN = {
     **dict.fromkeys(_MOVING.split(), OperatorWork.MOVES),
     **dict.fromkeys(ALONE.split(), OperatorWork.ALONE),
 }
-_VIEW_COPY = re.compile(
+_VIEW_COPY = (
     r"_?(?:alias|as_strided|conj|detach|diagonal|expand|narrow|neg_view|permute|reshape|reshape_alias|select|slice|split"
     r"|split_with_sizes|squeeze|t|transpose|unbind|unfold|unsqueeze|view|view_as_complex|view_as_real)_copy"
 )
@@ -77,7 +77,7 @@ def operator_work(name: str) -> OperatorWork:
     """Return the work that the operator does by itself."""
     if _FUSED.fullmatch(name):
         return OperatorWork.FUSED
-    if _HOLDERS.fullmatch(name):
+    if re.fullmatch(_HOLDERS, name):
         return OperatorWork.NOTHING
     if not _OPERATOR.fullmatch(name):
         # Autograd has events of its own for a few operators, without a namespace.
@@ -85,7 +85,7 @@ def operator_work(name: str) -> OperatorWork:
     if not name.startswith("aten::"):
         return _OTHERS.get(name, OperatorWork.COMPUTES)
     plain = name.removeprefix("aten::").partition(".")[0]
-    if _VIEW_COPY.fullmatch(plain):
+    if re.fullmatch(_VIEW_COPY, plain):
         return OperatorWork.MOVES
     # An in-place operator does the work of the variant that makes a new tensor.
     return _ATEN.get(plain) or _ATEN.get(plain.rstrip("_"), OperatorWork.COMPUTES)

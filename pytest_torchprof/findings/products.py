@@ -31,7 +31,6 @@ from pytest_torchprof.findings.finding import (
     need_known_operations,
 )
 from pytest_torchprof.findings.places import source_of_ops
-from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Replies, ask, every, known, same
@@ -109,6 +108,8 @@ def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
         return False
     types, shapes, _ = analysis.launching.operands(group.inputs) if group.inputs >= 0 else (None, None, None)
     launch = Launch(op=work.op_name(group), dtypes=types, shapes=shapes)
+    from pytest_torchprof.kernels.computed_types import computes_in  # noqa: PLC0415 - few products need it
+
     return computes_in(analysis.trace.names[group.name], decoded, launch, dtype) is NOT_KNOWN
 
 

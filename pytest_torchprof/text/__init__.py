@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.text.lines import in_lines
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -211,9 +209,15 @@ WIDTH = 100
 """The most columns that prose takes."""
 
 
+def _in_lines(text: str, columns: int, first: str, indent: str, *, breaks_words: bool = True) -> list[str]:
+    from pytest_torchprof.text.lines import in_lines  # noqa: PLC0415 - JSON needs no textwrap
+
+    return in_lines(text, columns, first, indent, breaks_words=breaks_words)
+
+
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the text as lines of at most ``width`` columns."""
-    return [without_commands(line) for line in in_lines(words, min(width, WIDTH), first, indent)]
+    return [without_commands(line) for line in _in_lines(words, min(width, WIDTH), first, indent)]
 
 
 def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 0) -> str:
@@ -230,7 +234,7 @@ def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 
     if not command or width_of(last + command) <= columns:
         return "\n".join([*lines, *_broken_line(last + command, columns, hanging)])
     begin = _hanging_at(last, hanging)
-    below = command_lines(begin + command, columns) if " " in command else in_lines(command, columns, begin, begin)
+    below = command_lines(begin + command, columns) if " " in command else _in_lines(command, columns, begin, begin)
     return "\n".join([*lines, *_broken_line(last.rstrip(), columns, hanging), *below])
 
 
@@ -239,7 +243,7 @@ def _broken_line(line: str, columns: int, hanging: int) -> list[str]:
         return [line]
     words = line.lstrip()
     # Without its indent a first word that is wider than the line would stand at the beginning.
-    return in_lines(words, columns, line[: len(line) - len(words)], _hanging_at(line, hanging), breaks_words=False)
+    return _in_lines(words, columns, line[: len(line) - len(words)], _hanging_at(line, hanging), breaks_words=False)
 
 
 def _hanging_at(line: str, hanging: int) -> str:
