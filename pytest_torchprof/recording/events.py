@@ -203,6 +203,12 @@ class _Threads:
 
     def numbers(self, ids: Sequence[int | str]) -> list[int]:
         """Return the number of each id."""
+        # Most often a piece of the file has one id, and to compare takes a third of the time of looking up.
+        if ids and ids.count(ids[0]) == len(ids):
+            return self._of_each(ids[:1]) * len(ids)
+        return self._of_each(ids)
+
+    def _of_each(self, ids: Sequence[int | str]) -> list[int]:
         known = self._numbers
         try:
             return [known[identity] for identity in ids]
@@ -302,18 +308,20 @@ class Columns:
         roles, others, counters = _Roles(), [], set()
         of_category = roles.of_category
         for event in events:
-            if type(event) is complete:
+            kind = type(event)
+            if kind is complete:
                 try:
                     of_category[event.cat].append(event)
                 except KeyError:
                     roles.begin(event.cat).append(event)
             elif event.label in _KEPT:
                 others.append(event)
-            elif type(event) is counter:
+            elif kind is counter:
                 counters.add((event.label, event.name))
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
         times = {role: times_ns(members, stamps) for role, members in roles.events.items() if members}
-        self._fold_others(others, types, stamps)
+        if others:
+            self._fold_others(others, types, stamps)
         self.count(len(events))
         if unknown := roles.unknown:
             self.unknown += unknown
@@ -408,9 +416,10 @@ class Columns:
         args = [event.args for event in events]
         gpu.kind.extend([GPU[role]] * len(events))
         gpu.process.extend(self.processes.numbers([event.pid for event in events]))
-        shown = [event.tid if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
-        true = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(shown, args, strict=True)]
-        gpu.stream.extend(self.streams.numbers(true))
+        streams = [event.tid if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
+        if types.all_args:
+            streams = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(streams, args, strict=True)]
+        gpu.stream.extend(self.streams.numbers(streams))
         gpu.correlation.extend([arg.correlation for arg in args])
         gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
@@ -421,8 +430,11 @@ class Columns:
         if any(numbers):
             known = [number if number <= _MOST_SHAPES else 0 for number in numbers]
             gpu.shape.fromlist([0] * (first - len(gpu.shape)) + known)
-        gpu.graph.extend([arg.graph for arg in args])
-        gpu.node.extend([arg.node for arg in args])
         if types.all_args:
+            gpu.graph.extend([arg.graph for arg in args])
+            gpu.node.extend([arg.node for arg in args])
             self.annotated |= annotations_of(args, first)
             self.collectives |= messages_of(args, first)
+        else:
+            gpu.graph.extend([0] * len(args))
+            gpu.node.extend([0] * len(args))
