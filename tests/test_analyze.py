@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -688,3 +689,15 @@ def test_findings_on_small_calls_and_constants_name_the_step_only_where_there_is
         "compile-in-window": CompiledInWindow(time_us=9.0, share=0.5, count=1, has_steps=bool(steps)),
     }
     assert {code: "step" in finding.message for code, finding in found.items()} == dict.fromkeys(found, bool(steps))
+
+
+def test_a_longer_process_keeps_no_recording_that_it_has_shown(trace):
+    code = (
+        "import contextlib, gc, io\nfrom pytest_torchprof.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): main(['analyze', {str(trace)!r}, '--json'])\n"
+        "gc.collect()\n"
+        "kept = [type(thing).__name__ for thing in gc.get_objects() if type(thing).__name__ in ('Trace', 'Profile')]\n"
+        "print(gc.isenabled(), gc.get_freeze_count(), kept)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True 0 []\n"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, where
@@ -80,7 +80,8 @@ def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, g
     operator, and the thread under whose number it is written was in no range then. If all known calls under a number
     belong to one other thread, so do the others, of which nothing is known: two threads never share a pthread id.
     """
-    if len({*ops.thread, *calls.thread}) == 1:
+    first = next(chain(ops.thread, calls.thread), None)
+    if ops.thread.count(first) + calls.thread.count(first) == len(ops) + len(calls):
         return
     op_of = _operators(ops, calls, gpu)
     doubtful = [call for call, op in op_of.items() if calls.thread[call] != ops.thread[op]]
