@@ -9,12 +9,12 @@ from pytest_torchprof.devices.cpu_operators import ALONE, VIEWS
 from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 from pytest_torchprof.devices.range_names import PLUGIN, STEP
 
+# Patterns that only recordings of the CPU need are texts, which are compiled at their first use.
 # Fused loops, and templates of products and attention, which have different names, all with the number of a graph.
-_FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
-_OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
+_FUSED = r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+"
+_OPERATOR = r"[A-Za-z_]\w*::\w[\w.]*"
 FORKED = "<forked function>"
 """The frame around the function that ``torch.jit.fork`` runs on one of torch's threads."""
-# The two long patterns are compiled when they are first asked, which is where the CPU was measured.
 # Ranges of autograd, torch.compile, communication (inside their operator), the profiler, and our own.
 _HOLDERS = (
     r"(?s:autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
@@ -75,11 +75,11 @@ _OTHERS = {
 @cache
 def operator_work(name: str) -> OperatorWork:
     """Return the work that the operator does by itself."""
-    if _FUSED.fullmatch(name):
+    if re.fullmatch(_FUSED, name):
         return OperatorWork.FUSED
     if re.fullmatch(_HOLDERS, name):
         return OperatorWork.NOTHING
-    if not _OPERATOR.fullmatch(name):
+    if not re.fullmatch(_OPERATOR, name):
         # Autograd has events of its own for a few operators, without a namespace.
         return _ATEN.get(name, OperatorWork.UNKNOWN)
     if not name.startswith("aten::"):

@@ -37,7 +37,7 @@ def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
 
 
 # The operator's name is followed by that of its overload, which events of operators leave out.
-_SHIM = re.compile(
+_SHIM = (
     r"aoti_torch_(?:cpu|cuda|mps|xpu)_(\w+?)(?:(?<!wait)_(?:Scalar|Tensor|Tensor_Scalar|Tensor_Tensor|bin_ct|binary|binary_tensor"
     r"|dim|dtype|dtype_out|float|generator|low|low_dtype|low_out|out|source_Tensor|src_out|stable|tensor|two_out"
     r"|value_out))?"
@@ -52,7 +52,8 @@ _LIBRARIES = (
 
 def operator_of(name: str) -> str | None:
     """Return the operator that a function of the C shim calls, such as ``aten::mm``; None for any other name."""
-    if (shim := _SHIM.fullmatch(name)) is None:
+    # Few recordings have such a name, at the first of which the pattern is compiled.
+    if not name.startswith("aoti_torch_") or (shim := re.fullmatch(_SHIM, name)) is None:
         return None
     for beginning, namespace in _LIBRARIES:
         if match := beginning.match(shim[1]):
@@ -80,7 +81,7 @@ def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, g
     operator, and the thread under whose number it is written was in no range then. If all known calls under a number
     belong to one other thread, so do the others, of which nothing is known: two threads never share a pthread id.
     """
-    first = next(chain(ops.thread, calls.thread), None)
+    first = next(chain(ops.thread, calls.thread), ABSENT)
     if ops.thread.count(first) + calls.thread.count(first) == len(ops) + len(calls):
         return
     op_of = _operators(ops, calls, gpu)
