@@ -16,6 +16,7 @@ from pytest_torchprof.kernels.operand_work import (
     has_formula_for,
     work_of,
 )
+from pytest_torchprof.kernels.operands import may_help
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class KernelVariants:
         launched = Counter(map(op_of.__getitem__, chain.from_iterable(in_question.values())))
         works = {}
         for (name, op, inputs), kernels in in_question.items():
-            if max(map(launched.__getitem__, map(op_of.__getitem__, kernels))) > 1 or self._any_helps(kernels):
+            if max(map(launched.__getitem__, map(op_of.__getitem__, kernels))) > 1 or (
+                may_help(decoded[name]) and self._any_helps(kernels)
+            ):
                 continue
             types, shapes, strides = launching.operands(inputs)
             is_product = decoded[name].family in PRODUCTS

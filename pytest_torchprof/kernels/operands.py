@@ -356,6 +356,12 @@ def _layout(decoded: KernelName, launch: Launch) -> str | None:
     return None
 
 
+def may_help(decoded: KernelName) -> bool:
+    """Return whether a kernel whose name says this may turn out, by its launch, to only help a product."""
+    unsure = decoded.family is None or decoded.triton == "unk"
+    return unsure or decoded.family == "copy" or (decoded.family == "pointwise" and decoded.stem == "fill")
+
+
 def _helper_task(decoded: KernelName, launch: Launch) -> str | None:
     """Return the task of a copy or fill for the product whose operator launched it; None without such a product."""
     if decoded.family not in ("copy", "pointwise"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from functools import cached_property
 from itertools import accumulate, compress, islice, repeat
 from operator import gt, lt, sub
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ _MANY = 16
 """If one list has so many times as many ranges as the other, looking each range up is faster than a common order."""
 
 
-class Spans(Struct, frozen=True):
+class Spans(Struct, frozen=True, dict=True):
     """Ranges of time in ns, in order and disjoint, as two columns: a recording has tens of thousands of some."""
 
     starts: Sequence[int] = field(default_factory=list)
@@ -31,6 +32,11 @@ class Spans(Struct, frozen=True):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each."""
         return zip(self.starts, self.ends, strict=True)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """The length of each."""
+        return list(map(sub, self.ends, self.starts))
 
     def around(self, since: int, until: int) -> tuple[int, int] | None:
         """Return the range that holds this time from beginning to end; None without one."""
@@ -85,11 +91,23 @@ def within(these: Spans, those: Spans) -> Spans:
     ends: list[int] = []
     for start, end in fewer:
         first, last = bisect_right(more.ends, start), bisect_left(more.starts, end)
+        if last - first == len(more) > 0 and start <= more.starts[0] and more.ends[-1] <= end:
+            # Most often this is the window, which holds all of a recording's tens of thousands.
+            return more
         if first < last:
             # All but the first and the last of them are entirely inside.
             starts += max(start, more.starts[first]), *more.starts[first + 1 : last]
             ends += *more.ends[first : last - 1], min(end, more.ends[last - 1])
     return Spans(starts, ends)
+
+
+def length_within(these: Spans, those: Spans) -> int:
+    """Return the total length of the intersection of both."""
+    if max(len(these), len(those)) >= _MANY * min(len(these), len(those)):
+        return length(within(these, those))
+    starts, ends = map(sorted, columns_of((these, those)))
+    # Two overlap from a start on until the next end. Here ranges without a length do no harm: they add nothing.
+    return sum([ns for ns in map(sub, ends, islice(starts, 1, None)) if ns > 0])
 
 
 def _have_length(spans: Spans) -> bool:
@@ -154,11 +172,6 @@ def _doubly(starts: list[int], ends: list[int]) -> Spans:
     """
     both = list(map(lt, islice(starts, 1, None), ends))
     return Spans(list(compress(islice(starts, 1, None), both)), list(compress(ends, both)))
-
-
-def lengths(these: Spans) -> list[int]:
-    """Return the length of each."""
-    return list(map(sub, these.ends, these.starts))
 
 
 def length(these: Spans) -> int:
