@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
 import time
 
@@ -18,6 +20,6 @@ def kill_children_at_full_pipes(filling_s: float) -> None:
         while time.perf_counter() < until:
             pass
         for process in processes:
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)
     finally:
         sys.setswitchinterval(often)

@@ -617,8 +617,14 @@ def crew_of_pool(jobs, bounds):
     return EngineCrew(Engine(partial(ProcessPoolExecutor, jobs, get_context("spawn")), lambda: None), jobs, bounds)
 
 
+def crew_of_loky(jobs, bounds):
+    """Return the crew of an engine that the user has made of loky's pool."""
+    loky = pytest.importorskip("loky", reason="needs loky, which is installed by hand: pip install loky")
+    return EngineCrew(Engine(lambda: loky.ProcessPoolExecutor(jobs), lambda: None), jobs, bounds)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the processes hand over more than a pipe of Linux holds")
-@pytest.mark.parametrize("crew_of", [LocalCrew, crew_of_pool])
+@pytest.mark.parametrize("crew_of", [LocalCrew, crew_of_pool, crew_of_loky])
 def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced(traces, crew_of):
     """Their answers are larger than what a pipe holds: nobody empties it meanwhile, as on a machine with much to do."""
     crew = crew_of(2, Bounds(memory_bytes=2 << 30, timeout_s=60))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from importlib import import_module
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
@@ -61,10 +61,7 @@ class EngineCrew:
             return self._given(work, *given)
 
     def _given(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
-        if isinstance(self._executor, ProcessPoolExecutor):
-            # Its processes, which are on this machine, share one pipe.
-            return submit_by_file(self._executor, self._answers.name, work, *given)
-        return self._executor.submit(work, *given)
+        return submit_by_file(self._executor, self._answers.name, work, *given)
 
     def renew(self) -> None:
         """Take another executor; an engine that replaces its processes itself gives the same ones again."""

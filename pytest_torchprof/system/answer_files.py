@@ -1,7 +1,7 @@
 """What processes of a pool come to, handed over in files.
 
-The processes of a pool share one pipe. Of a message that does not fit into it, a process that is killed meanwhile
-leaves a part, for whose rest the pool waits for ever: such a message is kept short.
+The processes of many pools (Python's own, loky's) share one pipe. Of a message that does not fit into it, a process
+that is killed meanwhile leaves a part, for whose rest the pool waits for ever: such a message is kept short.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
@@ -20,30 +22,51 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
+class Written(Struct, frozen=True):
+    """An answer that stands in a file."""
+
+    path: str
+
+
 def submit_by_file(pool: Executor, folder: str, act: Callable[..., Answer], *given: Any) -> Future[Answer]:
-    """Let a process of a pool call a function, and hand over its answer in a file of a folder, which goes."""
+    """Let a process of a pool call a function, and hand over its answer in a file of a folder, which goes.
+
+    A process of another machine, which does not see the folder, hands it over as the pool does.
+    """
     known: Future[Answer] = Future()
-    pool.submit(write_answer, folder, act, *given).add_done_callback(partial(_hand_on, known))
+    written = pool.submit(write_answer, folder, act, *given)
+    known.add_done_callback(lambda done: done.cancelled() and written.cancel())
+    written.add_done_callback(partial(_hand_on, known))
     return known
 
 
-def write_answer(folder: str, act: Callable[..., object], *given: Any) -> str:
-    """Write the answer of a function into a file of a folder, and return the path of the file."""
+def write_answer(folder: str, act: Callable[..., Answer], *given: Any) -> Written | Answer:
+    """Write the answer of a function into a file of a folder, and return where; the answer if the folder is not there."""
+    answer = act(*given)
+    if not Path(folder).is_dir():
+        return answer
     file = Path(folder, uuid4().hex)
-    file.write_bytes(pickle.dumps(act(*given), pickle.HIGHEST_PROTOCOL))
-    return str(file)
+    file.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+    return Written(str(file))
 
 
-def _hand_on(known: Future[Answer], written: Future[str]) -> None:
+def _hand_on(known: Future[Answer], written: Future[Written | Answer]) -> None:
     if written.cancelled():
         known.cancel()
     if not known.set_running_or_notify_cancel():
         return
     try:
-        file = Path(written.result())
-        answer: Answer = pickle.loads(file.read_bytes())  # noqa: S301 - what our own process has just written
-        file.unlink()
+        answer = _answer_in(written.result())
     except BaseException as problem:  # noqa: BLE001 - it is raised by who waits for the answer
         known.set_exception(problem)
     else:
         known.set_result(answer)
+
+
+def _answer_in(handed_over: Written | Answer) -> Answer:
+    if not isinstance(handed_over, Written):
+        return handed_over
+    file = Path(handed_over.path)
+    answer: Answer = pickle.loads(file.read_bytes())  # noqa: S301 - what our own process has just written
+    file.unlink()
+    return answer

@@ -1,0 +1,44 @@
+"""What processes of a pool come to reaches who waits for it, by a file or as the pool hands it over."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from pytest_torchprof.system.answer_files import submit_by_file
+
+pytestmark = pytest.mark.any_torch
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def test_an_answer_comes_by_a_file_that_goes(pool, tmp_path):
+    assert submit_by_file(pool, str(tmp_path), sorted, "cab").result(60) == ["a", "b", "c"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_folder_is_not_seen_it_comes_as_the_pool_hands_it_over(pool, tmp_path):
+    assert submit_by_file(pool, str(tmp_path / "of another machine"), sorted, "cab").result(60) == ["a", "b", "c"]
+
+
+def test_an_error_is_raised_by_who_waits(pool, tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        submit_by_file(pool, str(tmp_path), divmod, 1, 0).result(60)
+
+
+def test_what_is_cancelled_is_not_begun(pool, tmp_path):
+    done, begun = Event(), []
+    pool.submit(done.wait, 60)
+    asked = submit_by_file(pool, str(tmp_path), begun.append, 1)
+    assert asked.cancel()
+    done.set()
+    with pytest.raises(CancelledError):
+        asked.result(60)
+    pool.shutdown()
+    assert begun == []
