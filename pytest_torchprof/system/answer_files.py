@@ -41,7 +41,7 @@ def submit_by_file(pool: Executor, folder: str, act: Callable[..., Answer], *giv
 
 
 def write_answer(folder: str, act: Callable[..., Answer], *given: Any) -> Written | Answer:
-    """Write the answer of a function into a file of a folder, and return where; the answer if the folder is not there."""
+    """Write the answer of a function into a file of a folder, and return where; return it where the folder is not."""
     answer = act(*given)
     if not Path(folder).is_dir():
         return answer
