@@ -91,23 +91,11 @@ def within(these: Spans, those: Spans) -> Spans:
     ends: list[int] = []
     for start, end in fewer:
         first, last = bisect_right(more.ends, start), bisect_left(more.starts, end)
-        if last - first == len(more) > 0 and start <= more.starts[0] and more.ends[-1] <= end:
-            # Most often this is the window, which holds all of a recording's tens of thousands.
-            return more
         if first < last:
             # All but the first and the last of them are entirely inside.
             starts += max(start, more.starts[first]), *more.starts[first + 1 : last]
             ends += *more.ends[first : last - 1], min(end, more.ends[last - 1])
     return Spans(starts, ends)
-
-
-def length_within(these: Spans, those: Spans) -> int:
-    """Return the total length of the intersection of both."""
-    if max(len(these), len(those)) >= _MANY * min(len(these), len(those)):
-        return length(within(these, those))
-    starts, ends = map(sorted, columns_of((these, those)))
-    # Two overlap from a start on until the next end. Here ranges without a length do no harm: they add nothing.
-    return sum([ns for ns in map(sub, ends, islice(starts, 1, None)) if ns > 0])
 
 
 def _have_length(spans: Spans) -> bool:
