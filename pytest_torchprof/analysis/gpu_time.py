@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cached_property
 from itertools import accumulate, compress, islice
 from operator import gt, le, lt, mul, not_, sub
 from typing import TYPE_CHECKING
@@ -147,7 +146,7 @@ HolisticTraceAnalysis documents 30 ns, but compares 30 with a gap in the file's 
 """
 
 
-class Gaps(Struct, frozen=True, dict=True):
+class Gaps(Struct, frozen=True):
     """Times in which a device idled, as columns, because a recording has tens of thousands; in ns."""
 
     starts: list[int]
@@ -167,9 +166,8 @@ class Gaps(Struct, frozen=True, dict=True):
         starts, ends, before = (list(compress(column, are)) for column in (self.starts, self.ends, self.before))
         return Gaps(starts, ends, before, list(compress(self.late, are)))
 
-    @cached_property
     def lengths(self) -> list[int]:
-        """The length of each."""
+        """Return the length of each."""
         return list(map(sub, self.ends, self.starts))
 
     def triples(self) -> Iterator[tuple[int, int, int]]:
@@ -221,7 +219,7 @@ _LONG_AGO = -(2**80)
 
 def idle_time(gaps: Gaps) -> Idle:
     """Return the gaps' time by cause."""
-    lengths = gaps.lengths
+    lengths = gaps.lengths()
     in_time = list(compress(lengths, map(not_, gaps.late)))
     kernel_ns = sum([ns for ns in in_time if ns < KERNEL_WAIT_NS])
     in_time_ns = sum(in_time)

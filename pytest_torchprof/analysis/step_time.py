@@ -114,7 +114,7 @@ def _silent_times(trace: Trace, silent: Spans, steps: Spans, blocks: CpuBlocks) 
     around = list(_neighbours(silent, steps, blocks))
     busy = _during_overheads(trace, silent)
     between_ns: dict[tuple[int, int], list[int]] = defaultdict(list)
-    gaps: Iterable[tuple[tuple[int, int], int]] = zip(around, silent.lengths, strict=True)
+    gaps: Iterable[tuple[tuple[int, int], int]] = zip(around, intervals.lengths(silent), strict=True)
     if busy:
         gaps = (gap for at, gap in enumerate(gaps) if at not in busy)
     for ranges, ns in gaps:
@@ -155,8 +155,8 @@ def _by_profiler(trace: Trace, start: int, end: int) -> dict[str | None, list[in
         if own.start[i] < end and own.end[i] > start:
             taken = intervals.within(left, intervals.span(own.start[i], own.end[i]))
             left = intervals.without(left, taken)
-            parts_ns[trace.names[own.name[i]]] += taken.lengths
-    parts_ns[None] += left.lengths
+            parts_ns[trace.names[own.name[i]]] += intervals.lengths(taken)
+    parts_ns[None] += intervals.lengths(left)
     return {profiler: lasted for profiler, lasted in parts_ns.items() if lasted}
 
 

@@ -131,7 +131,7 @@ def _longest_gap(work: GpuWork) -> tuple[int, int, int]:
     """Return from when to when a device idled longest, and the device; of several the first one's first."""
     of_devices = []
     for device, idle in work.idle.items():
-        if lengths := idle.lengths:
+        if lengths := intervals.lengths(idle):
             at = lengths.index(max(lengths))
             of_devices.append((idle.starts[at], idle.ends[at], device))
     return max(of_devices, key=_length)

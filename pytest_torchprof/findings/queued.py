@@ -154,7 +154,7 @@ def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned = trace.links.call_of, trace.calls.end
     gaps = work.gaps_from_start
-    long = gaps.chosen([ns >= KERNEL_WAIT_NS for ns in gaps.lengths])
+    long = gaps.chosen([ns >= KERNEL_WAIT_NS for ns in gaps.lengths()])
     return [
         (since, end, before)
         for start, end, before in long.triples()

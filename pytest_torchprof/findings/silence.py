@@ -156,7 +156,7 @@ def _idle_us(work: GpuWork) -> float:
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time of the window in which neither the CPU nor a GPU has any event."""
     work, gaps = analysis.gpu_work, silent_times(analysis)
-    lengths_ns = gaps.lengths
+    lengths_ns = intervals.lengths(gaps)
     longest_first_ns = sorted(lengths_ns, reverse=True)
     together = list(accumulate(longest_first_ns))
     silent_us = together[-1] / 1000 if gaps else 0.0
@@ -210,7 +210,7 @@ def silent_place(analysis: Analysis) -> tuple[str, str] | None:
     None if there are no such operators. The program's code between them does the same each time.
     """
     gaps = silent_times(analysis)
-    lengths_ns = gaps.lengths
+    lengths_ns = intervals.lengths(gaps)
     longest = [(gaps.starts[i], gaps.ends[i]) for i in nlargest(_MOST_NAMED, range(len(gaps)), lengths_ns.__getitem__)]
     spent: Counter[tuple[str, str]] = Counter()
     for (start, end), (after, before) in zip(longest, _operators_around(analysis, longest), strict=True):

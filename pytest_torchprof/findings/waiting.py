@@ -89,7 +89,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
-    lengths = gaps.lengths
+    lengths = gaps.lengths()
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before, since, until = max(zip(lengths, gaps.before, gaps.starts, gaps.ends, strict=True))
     set_up_us = late_us(analysis, work.set_up.spans)
@@ -181,7 +181,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     idle = work.idle_by_cause
     late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    lengths = late.lengths
+    lengths = late.lengths()
     waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
@@ -239,7 +239,7 @@ def late_us(analysis: Analysis, spans: Spans) -> float:
 def late_before_us(analysis: Analysis, gpu_ops: Iterable[int]) -> float:
     """Return for how long the GPU waited for the launches of these operations; of several GPUs the mean."""
     late, those = _late_gaps(analysis), set(gpu_ops)
-    waited = sum(compress(late.lengths, map(those.__contains__, late.before)))
+    waited = sum(compress(late.lengths(), map(those.__contains__, late.before)))
     return waited / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
@@ -299,7 +299,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
-    return sum(compress(late.lengths, waited))
+    return sum(compress(late.lengths(), waited))
 
 
 def loading_times(trace: Trace) -> Spans:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from functools import cached_property
 from itertools import accumulate, compress, islice, repeat
 from operator import gt, lt, sub
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ _MANY = 16
 """If one list has so many times as many ranges as the other, looking each range up is faster than a common order."""
 
 
-class Spans(Struct, frozen=True, dict=True):
+class Spans(Struct, frozen=True):
     """Ranges of time in ns, in order and disjoint, as two columns: a recording has tens of thousands of some."""
 
     starts: Sequence[int] = field(default_factory=list)
@@ -32,11 +31,6 @@ class Spans(Struct, frozen=True, dict=True):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each."""
         return zip(self.starts, self.ends, strict=True)
-
-    @cached_property
-    def lengths(self) -> list[int]:
-        """The length of each."""
-        return list(map(sub, self.ends, self.starts))
 
     def around(self, since: int, until: int) -> tuple[int, int] | None:
         """Return the range that holds this time from beginning to end; None without one."""
@@ -160,6 +154,11 @@ def _doubly(starts: list[int], ends: list[int]) -> Spans:
     """
     both = list(map(lt, islice(starts, 1, None), ends))
     return Spans(list(compress(islice(starts, 1, None), both)), list(compress(ends, both)))
+
+
+def lengths(these: Spans) -> list[int]:
+    """Return the length of each."""
+    return list(map(sub, these.ends, these.starts))
 
 
 def length(these: Spans) -> int:
