@@ -64,10 +64,10 @@ def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]
     """Return when operators and calls ran directly inside each of these operators, and functions of Python's at all."""
     ops, calls, parent = trace.ops, trace.calls, trace.nesting.parent
     inside: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for i in [i for i, holder in enumerate(parent) if holder in holders]:
+    for i in compress(range(len(parent)), map(holders.__contains__, parent)):
         inside[parent[i]].append((ops.start[i], ops.end[i]))
     around = trace.around_calls
-    for i in [i for i, holder in enumerate(around) if holder in holders]:
+    for i in compress(range(len(around)), map(holders.__contains__, around)):
         inside[around[i]].append((calls.start[i], calls.end[i]))
     for i, spans in _functions_inside(trace, holders):
         inside[i] += spans
