@@ -84,7 +84,7 @@ class GpuWork:
 
     def share_during(self, spans: Spans) -> float:
         """Return the share of the window that these ranges cover."""
-        return self.share_of_window(intervals.length(intervals.within(spans, self.whole)) / 1000)
+        return self.share_of_window(intervals.length_within(spans, self.whole) / 1000)
 
     def time_us(self, gpu_ops: Iterable[int]) -> float:
         """Return the sum of their durations."""
@@ -248,7 +248,7 @@ class GpuWork:
 
     def idle_during_us(self, spans: Spans) -> float:
         """Return for how long the devices idled so in these spans, the mean over devices."""
-        together = sum(intervals.length(intervals.within(idle, spans)) for idle in self.idle.values())
+        together = sum(intervals.length_within(idle, spans) for idle in self.idle.values())
         return together / 1000 / max(len(self.idle), 1)
 
     def covered_us(self, gpu_ops: Iterable[int]) -> float:

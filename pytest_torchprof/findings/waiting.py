@@ -134,7 +134,7 @@ def launching_ns(analysis: Analysis) -> int:
     waits = intervals.of(calls, [*trace.blocking, *work.waiting_copies])
     # A wait is an event: only the others may lie in time without any.
     silent = intervals.within(silent_times(analysis), steps)
-    silent_ns = intervals.length(silent) - intervals.length(intervals.within(silent, once))
+    silent_ns = intervals.length(silent) - intervals.length_within(silent, once)
     aside = intervals.within(intervals.union_of([waits, once]) if once else waits, steps)
     return intervals.length(steps) - silent_ns - intervals.length(aside)
 
@@ -169,7 +169,7 @@ def _at_work_ns(analysis: Analysis) -> int:
         [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
     )
     at_work = intervals.without(ran, intervals.of(calls, [*trace.blocking, *work.waiting_copies]))
-    return intervals.length(intervals.within(at_work, steps))
+    return intervals.length_within(at_work, steps)
 
 
 def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -232,7 +232,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 def late_us(analysis: Analysis, spans: Spans) -> float:
     """Return for how long the GPU waited for launches in these spans; of several GPUs the mean."""
     of_devices = _late_gaps_of_devices(analysis) if spans else ()
-    inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
+    inside = sum(intervals.length_within(gaps, spans) for gaps in of_devices)
     return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
