@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace import Trace
 
+
 class CpuBlocks(Struct, frozen=True, kw_only=True):
     """Times that operators, annotations and calls on whichever thread cover, disjoint and in order, as columns; in ns.
 

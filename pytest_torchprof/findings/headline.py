@@ -170,11 +170,7 @@ def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhi
     }
     half = _MOST * (gap[1] - gap[0])
     return next(
-        (
-            what
-            for what, spans in spent.items()
-            if intervals.length_within(intervals.span(*gap), spans) >= half
-        ),
+        (what for what, spans in spent.items() if intervals.length_within(intervals.span(*gap), spans) >= half),
         None,
     )
 

@@ -304,24 +304,28 @@ class Nesting:
         innermost: list[int] = []
         ends, parent = self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end
-        thread, starts, order, place, latest = -1, _NOTHING, _NOTHING, 0, _NEVER
+        thread, starts, order, place = -1, _NOTHING, _NOTHING, 0
+        # The same range began last before all that starts from ``latest`` on and before ``following``.
+        latest: float = _NEVER
+        following: float = _NEVER
         for call in members:
             start = began[call]
             if threads[call] != thread:
                 thread = threads[call]
                 starts, order = self._starts.get(thread, _NOTHING), self._order.get(thread, _NOTHING)
-                latest = _NEVER
-            if start < latest:
-                place = bisect_right(starts, start)
-            else:
-                # Calls in their order are near one another: that is a third of the cost of a search among all.
-                near = place + _NEAR
-                place = bisect_right(starts, start, place, near) if near < len(starts) else near
-                if place == near:
-                    place = bisect_right(starts, start, near - _NEAR)
-            latest = start
-            holder = order[place - 1] if place else ABSENT
-            end = until[call]
+                latest = following = _NEVER
+            if not latest <= start < following:
+                if start < latest:
+                    place = bisect_right(starts, start)
+                else:
+                    # Calls in their order are near one another: that is a third of the cost of a search among all.
+                    near = place + _NEAR
+                    place = bisect_right(starts, start, place, near) if near < len(starts) else near
+                    if place == near:
+                        place = bisect_right(starts, start, near - _NEAR)
+                following = starts[place] if place < len(starts) else _NEVER
+                last = order[place - 1] if place else ABSENT
+            latest, holder, end = start, last, until[call]
             if holder >= 0 and ends[holder] < end:
                 least = max(end - _CUT_NS, start)
                 while holder >= 0 and ends[holder] < least:
