@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import compress, count, islice, pairwise, repeat
 from math import inf
-from operator import eq, itemgetter, le, not_
+from operator import eq, itemgetter, not_
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.unreadable import NestedOperators
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, in_order, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -378,7 +378,7 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
 
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
     """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
-    ties = where([*map(eq, starts, islice(starts, 1, None))], {True})
+    ties = compress(count(), map(eq, starts, islice(starts, 1, None)))
     # Most files have the holder first.
     wrong = [place for place in ties if ends[order[place]] < ends[order[place + 1]]]
     if not wrong:
@@ -394,7 +394,7 @@ def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[i
 def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     """Return the members by start, and their starts; the members themselves if the file has them in order."""
     starts = ranges.start if isinstance(members, range) else [ranges.start[i] for i in members]
-    if not all(map(le, starts, islice(starts, 1, None))):
+    if not in_order(starts):
         members = sorted(members, key=ranges.start.__getitem__)
         starts = [ranges.start[i] for i in members]
     return members, starts
