@@ -339,6 +339,11 @@ class Nesting:
         place = bisect_left(starts, instant)
         return starts[place] if place < len(starts) else None
 
+    def begun(self, thread: int, since: int, until: int) -> Sequence[int]:
+        """Return the thread's ranges that start at ``since`` or later, and not after ``until``, in start order."""
+        starts = self._starts.get(thread, _NOTHING)
+        return self._order.get(thread, _NOTHING)[bisect_left(starts, since) : bisect_right(starts, until)]
+
     def chain(self, member: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first."""
         while member >= 0:
