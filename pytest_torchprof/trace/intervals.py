@@ -168,9 +168,13 @@ class Coverage:
 
     def ns_before(self, instants: Sequence[int]) -> list[int]:
         """Return for each instant the length of what the ranges cover before it."""
-        begun = list(map(bisect_right, repeat(self._starts), instants))
-        still = map(max, map(sub, map(self._ends.__getitem__, begun), instants), repeat(0))
-        return list(map(sub, map(self._before.__getitem__, begun), still))
+        ends, before = self._ends, self._before
+        begun = map(bisect_right, repeat(self._starts), instants)
+        # What still runs then counts up to the instant.
+        return [
+            before[place] if (end := ends[place]) <= instant else before[place] - (end - instant)
+            for place, instant in zip(begun, instants, strict=True)
+        ]
 
 
 def _doubly(starts: list[int], ends: list[int]) -> Spans:
