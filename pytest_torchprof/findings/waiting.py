@@ -89,7 +89,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
-    lengths = gaps.lengths()
+    lengths = _late_ns(analysis)
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before, since, until = max(zip(lengths, gaps.before, gaps.starts, gaps.ends, strict=True))
     set_up_us = late_us(analysis, work.set_up.spans)
@@ -181,7 +181,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     idle = work.idle_by_cause
     late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    lengths = late.lengths()
+    lengths = _late_ns(analysis)
     waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
@@ -239,7 +239,7 @@ def late_us(analysis: Analysis, spans: Spans) -> float:
 def late_before_us(analysis: Analysis, gpu_ops: Iterable[int]) -> float:
     """Return for how long the GPU waited for the launches of these operations; of several GPUs the mean."""
     late, those = _late_gaps(analysis), set(gpu_ops)
-    waited = sum(compress(late.lengths(), map(those.__contains__, late.before)))
+    waited = sum(compress(_late_ns(analysis), map(those.__contains__, late.before)))
     return waited / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
@@ -271,6 +271,12 @@ def _late_gaps(analysis: Analysis) -> Gaps:
 
 
 @once
+def _late_ns(analysis: Analysis) -> Sequence[int]:
+    """Return the length of each of these gaps."""
+    return _late_gaps(analysis).lengths()
+
+
+@once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
     late = _late_gaps(analysis)
@@ -299,7 +305,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
-    return sum(compress(late.lengths(), waited))
+    return sum(compress(_late_ns(analysis), waited))
 
 
 def loading_times(trace: Trace) -> Spans:
