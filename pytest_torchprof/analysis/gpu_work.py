@@ -265,7 +265,7 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        roots, lane = where(trace.nesting.parent, {ABSENT}), trace.captured.lane
+        roots, lane = [i for i, holder in enumerate(trace.nesting.parent) if holder < 0], trace.captured.lane
         return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property
