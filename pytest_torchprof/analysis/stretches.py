@@ -64,26 +64,14 @@ def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]
     """Return when operators and calls ran directly inside each of these operators, and functions of Python's at all."""
     ops, calls, parent = trace.ops, trace.calls, trace.nesting.parent
     inside: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for i in _begun_inside(trace, holders):
-        if parent[i] in holders:
-            inside[parent[i]].append((ops.start[i], ops.end[i]))
+    for i in trace.nesting.children(holders):
+        inside[parent[i]].append((ops.start[i], ops.end[i]))
     around = trace.around_calls
     for i in compress(range(len(around)), map(holders.__contains__, around)):
         inside[around[i]].append((calls.start[i], calls.end[i]))
     for i, spans in _functions_inside(trace, holders):
         inside[i] += spans
     return inside
-
-
-def _begun_inside(trace: Trace, holders: set[int]) -> Iterator[int]:
-    """Yield the operators that began while one of these ran on their thread: a few of all."""
-    ops = trace.ops
-    ran: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for i in holders:
-        ran[ops.thread[i]].append((ops.start[i], ops.end[i]))
-    for thread, spans in ran.items():
-        for start, end in intervals.merged(spans):
-            yield from trace.nesting.begun(thread, start, end)
 
 
 def _functions_inside(trace: Trace, holders: set[int]) -> Iterator[tuple[int, list[tuple[int, int]]]]:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import compress, count, islice, pairwise, repeat
 from math import inf
-from operator import eq, itemgetter, not_
+from operator import eq, itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from pytest_torchprof.reasons.unreadable import NestedOperators
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, in_order, where
+from pytest_torchprof.trace.intervals import merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -194,8 +195,8 @@ def _missing(
     """Return the calls, outside a capture, to which no GPU operation belongs; ``worked``: the ids that these have."""
     if not worked:
         return ()
-    unseen = map(not_, map(worked.__contains__, map(calls.correlation.__getitem__, queueing)))
-    missing = list(compress(queueing, unseen))
+    correlation = calls.correlation
+    missing = [i for i in queueing if correlation[i] not in worked]
     if not missing:
         return ()
     captured = captures(calls, kinds)
@@ -246,6 +247,7 @@ def _launched_in_turn(
 _CUT_NS = 2000
 _NEVER = inf
 _NEAR = 8
+_FEW = 64
 _NOTHING: Sequence[int] = ()
 
 
@@ -339,10 +341,23 @@ class Nesting:
         place = bisect_left(starts, instant)
         return starts[place] if place < len(starts) else None
 
-    def begun(self, thread: int, since: int, until: int) -> Sequence[int]:
-        """Return the thread's ranges that start at ``since`` or later, and not after ``until``, in start order."""
-        starts = self._starts.get(thread, _NOTHING)
-        return self._order.get(thread, _NOTHING)[bisect_left(starts, since) : bisect_right(starts, until)]
+    def children(self, holders: AbstractSet[int]) -> list[int]:
+        """Return the ranges directly inside these, in file order."""
+        parent = self.parent
+        # What is inside of a few began while these ran.
+        among = sorted(self._begun_during(holders)) if _FEW * len(holders) < len(parent) else range(len(parent))
+        return [i for i in among if parent[i] in holders]
+
+    def _begun_during(self, holders: Iterable[int]) -> Iterator[int]:
+        """Yield the ranges that began while one of these ran on their thread."""
+        ranges = self._ranges
+        ran: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for i in holders:
+            ran[ranges.thread[i]].append((ranges.start[i], ranges.end[i]))
+        for thread, times in ran.items():
+            order, starts = self._order[thread], self._starts[thread]
+            for since, until in merged(times):
+                yield from order[bisect_left(starts, since) : bisect_right(starts, until)]
 
     def chain(self, member: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first."""
