@@ -199,7 +199,11 @@ def length(these: Spans) -> int:
 
 def covered_length(starts: Sequence[int], ends: Sequence[int]) -> int:
     """Return the length of the times that the ranges with these starts and these ends, each in order, cover."""
-    return length(together(starts, ends))
+    if not starts:
+        return 0
+    # All from the first start to the last end but for the gaps, for which no ranges have to be made.
+    gaps: list[int] = [gap for gap in map(sub, islice(starts, 1, None), ends) if gap > 0]
+    return ends[-1] - starts[0] - sum(gaps)
 
 
 def together(starts: Sequence[int], ends: Sequence[int]) -> Spans:
