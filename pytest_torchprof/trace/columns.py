@@ -65,8 +65,13 @@ _FEW, _RARE = 4, 16
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
     """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
     if len(values) <= _FEW and len(column) > _RARE:
-        counted = [(value, column.count(value)) for value in values]
-        if _RARE * sum([count for _, count in counted]) < len(column):
+        counted: list[tuple[int, int]] = []
+        for value in values:
+            counted.append((value, column.count(value)))
+            if _RARE * sum([count for _, count in counted]) >= len(column):
+                # They are not rare, however often the others are there.
+                break
+        else:
             return sorted(_places(column, counted))
     return list(compress(range(len(column)), map(values.__contains__, column)))
 

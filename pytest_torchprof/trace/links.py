@@ -185,8 +185,8 @@ def _unrecorded(alone: Iterable[int], calls: Calls, gpu: GpuOps, launches: Seque
 
 
 def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[int]) -> frozenset[int]:
-    kernels = {call for call, kind in zip(call_of, gpu.kind, strict=True) if kind == KERNEL}
-    return frozenset(map(calls.name.__getitem__, kernels - {ABSENT})) - launching
+    named, of_kernels = calls.name, zip(call_of, gpu.kind, strict=True)
+    return frozenset({named[call] for call, kind in of_kernels if kind == KERNEL and call != ABSENT}) - launching
 
 
 def _missing(
