@@ -199,6 +199,8 @@ def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> li
 def _outermost_in_order(analysis: Analysis) -> tuple[list[int], list[int]]:
     """Return the outermost operators by their ends, and by their starts."""
     outermost, ops = analysis.gpu_work.outermost, analysis.trace.ops
+    if analysis.trace.nesting.one_after_another:
+        return outermost, outermost
     return sorted(outermost, key=ops.end.__getitem__), sorted(outermost, key=ops.start.__getitem__)
 
 

@@ -263,8 +263,12 @@ class Nesting:
         self._starts: dict[int, Sequence[int]] = {}
         self.depth = 0
         """The most ranges that are inside one another."""
-        for thread, members in _by_thread(ranges).items():
+        self.one_after_another = len(ranges) == 0
+        """Whether all are of one thread and in the order of the file: so are then the ends of the outermost ones."""
+        of_threads = _by_thread(ranges)
+        for thread, members in of_threads.items():
             order, starts = _by_start(ranges, members)
+            self.one_after_another = len(of_threads) == 1 and order is members
             order = _longest_first(order, starts, ranges.end)
             self._adopt(order, starts)
             self._order[thread], self._starts[thread] = order, starts
