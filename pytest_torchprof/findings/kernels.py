@@ -249,14 +249,10 @@ def _innermost(analysis: Analysis, children: Sequence[int], inside: Mapping[int,
 
 def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
     named, start, end = columns.name, columns.start, columns.end
-    spent: dict[int, int] = {}
+    spent: dict[int, int] = defaultdict(int)
     for i in members:
-        # At two thirds of the cost of a defaultdict.
-        try:
-            spent[named[i]] += end[i] - start[i]
-        except KeyError:
-            spent[named[i]] = end[i] - start[i]
-    return spent
+        spent[named[i]] += end[i] - start[i]
+    return dict(spent)
 
 
 RULES = (
