@@ -55,6 +55,7 @@ def test_an_intersection_holds_what_both_hold(these, those):
     assert list(shared) == sorted(shared)
     assert moments(shared) == moments(these) & moments(those)
     assert intervals.length(shared) == len(moments(shared)) == sum(intervals.lengths(shared))
+    assert intervals.length_within(these, those) == len(moments(shared))
 
 
 def test_what_has_no_length_is_shared_inside_the_other_and_not_on_its_border():

@@ -200,7 +200,7 @@ class Overlap:
     def hidden_ns(self, device: int | None, spans: Spans) -> int:
         """Return how much of these, in order and disjoint, the device computed meanwhile."""
         computing = self.computing.get(device)
-        return intervals.length(intervals.within(spans, computing)) if computing and spans else 0
+        return intervals.length_within(spans, computing) if computing and spans else 0
 
 
 def communication_of(

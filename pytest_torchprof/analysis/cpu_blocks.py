@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate, compress, islice
+from operator import gt, not_
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pytest_torchprof.devices.range_names import STEP
-from pytest_torchprof.trace.columns import ABSENT
+from pytest_torchprof.trace.columns import ABSENT, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.trace import Trace
-
-_LONG_AGO = -(2**80)
 
 
 class CpuBlocks(Struct, frozen=True, kw_only=True):
@@ -50,25 +51,19 @@ def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
             (ops.name, notes.name, calls.name),
         )
     )
-    began, reached, opening, closing = list[int](), list[int](), [ABSENT], [ABSENT]
-    until = _LONG_AGO
-    for i in sorted(range(len(starts)), key=starts.__getitem__):
-        start, end = starts[i], ends[i]
-        if start > until:
-            began.append(start)
-            reached.append(end)
-            opening.append(i)
-            closing.append(i)
-            until = end
-        elif end > until:
-            if start == began[-1]:
-                opening[-1] = i
-            closing[-1] = i
-            reached[-1] = until = end
-    named.append(ABSENT)
-    return CpuBlocks(
-        starts=began,
-        ends=reached,
-        opening=[named[i] for i in (*opening[1:], ABSENT)],
-        closing=[named[i] for i in closing],
-    )
+    if not in_order(starts):
+        order = sorted(range(len(starts)), key=starts.__getitem__)
+        starts, ends, named = ([column[i] for i in order] for column in (starts, ends, named))
+    reached = ends if in_order(ends) else list(accumulate(ends, max))
+    begins = [True, *map(gt, islice(starts, 1, None), reached)][: len(starts)]
+    began, until, opening = list(compress(starts, begins)), list(compress(ends, begins)), list(compress(named, begins))
+    closing = opening.copy()
+    # Nearly all blocks have a single member; only the others are gone through one by one.
+    for i in compress(range(len(begins)), map(not_, begins)):
+        block = bisect_right(began, starts[i]) - 1
+        if ends[i] > until[block]:
+            if starts[i] == began[block]:
+                opening[block] = named[i]
+            closing[block] = named[i]
+            until[block] = ends[i]
+    return CpuBlocks(starts=began, ends=until, opening=[*opening, ABSENT], closing=[ABSENT, *closing])

@@ -84,7 +84,7 @@ class GpuWork:
 
     def share_during(self, spans: Spans) -> float:
         """Return the share of the window that these ranges cover."""
-        return self.share_of_window(intervals.length(intervals.within(spans, self.whole)) / 1000)
+        return self.share_of_window(intervals.length_within(spans, self.whole) / 1000)
 
     def time_us(self, gpu_ops: Iterable[int]) -> float:
         """Return the sum of their durations."""
@@ -248,7 +248,7 @@ class GpuWork:
 
     def idle_during_us(self, spans: Spans) -> float:
         """Return for how long the devices idled so in these spans, the mean over devices."""
-        together = sum(intervals.length(intervals.within(idle, spans)) for idle in self.idle.values())
+        together = sum(intervals.length_within(idle, spans) for idle in self.idle.values())
         return together / 1000 / max(len(self.idle), 1)
 
     def covered_us(self, gpu_ops: Iterable[int]) -> float:
@@ -265,7 +265,7 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        roots, lane = where(trace.nesting.parent, {ABSENT}), trace.captured.lane
+        roots, lane = [i for i, holder in enumerate(trace.nesting.parent) if holder < 0], trace.captured.lane
         return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property
@@ -348,7 +348,9 @@ class GpuWork:
     def _inside(self, gaps: Gaps) -> Gaps:
         """Return those before operations of a step, inside the window."""
         of_step, begin = self.trace.step_of_gpu_op, self.window[0]
-        gaps = gaps.chosen([end > begin and of_step[i] >= 0 for end, i in zip(gaps.ends, gaps.before, strict=True)])
+        # They end in their order. Most often all are in the window, and all operations are of a step.
+        if ABSENT in of_step or (len(gaps) and gaps.ends[0] <= begin):
+            gaps = gaps.chosen([end > begin and of_step[i] >= 0 for end, i in zip(gaps.ends, gaps.before, strict=True)])
         # Each begins where the one before has ended.
         return replace(gaps, starts=[max(gaps.starts[0], begin), *gaps.starts[1:]]) if len(gaps) else gaps
 

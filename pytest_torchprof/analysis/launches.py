@@ -119,6 +119,8 @@ class Launching:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
         unsure = self._trace.captured.unsure
         chains = self._chains.numbers(map(self.op_of.__getitem__, gpu_ops))
+        if not unsure:
+            return dict(zip(chains, gpu_ops, strict=True)).values()
         return dict(zip(zip(chains, map(unsure.__contains__, gpu_ops), strict=True), gpu_ops, strict=True)).values()
 
     def op_name(self, op: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.trace.columns import ABSENT
@@ -36,19 +37,18 @@ class RangeChains:
     def numbers(self, ops: Iterable[int]) -> list[int]:
         """Return for each operator the number of its chain."""
         named, parent, chain_of, known = self._trace.ops.name, self._trace.nesting.parent, self._chain_of, self._longer
-        numbers: list[int] = []
-        for op in ops:
-            if op not in chain_of:
-                above, holder = [op], parent[op]
-                while holder not in chain_of:
-                    above.append(holder)
-                    holder = parent[holder]
-                number = chain_of[holder]
-                for member in reversed(above):
-                    longer = number, named[member]
-                    if longer not in known:
-                        known[longer] = len(self._chains)
-                        self._chains.append((*self._chains[number], self._trace.names[named[member]]))
-                    number = chain_of[member] = known[longer]
-            numbers.append(chain_of[op])
-        return numbers
+        listed = list(ops)
+        # Most are asked about again.
+        for op in filterfalse(chain_of.__contains__, listed):
+            above, holder = [op], parent[op]
+            while holder not in chain_of:
+                above.append(holder)
+                holder = parent[holder]
+            number = chain_of[holder]
+            for member in reversed(above):
+                longer = number, named[member]
+                if longer not in known:
+                    known[longer] = len(self._chains)
+                    self._chains.append((*self._chains[number], self._trace.names[named[member]]))
+                number = chain_of[member] = known[longer]
+        return list(map(chain_of.__getitem__, listed))

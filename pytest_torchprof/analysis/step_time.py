@@ -89,21 +89,21 @@ def step_time(
     the plugin, no step at the end is left out.
     """
     named, steps = _together(*_named(trace, (*_COMMUNICATING, *LOADING_DATA))), _plugins_steps(trace, launched)
-    covered = intervals.outside(steps)
-    reached, spent = intervals.length(covered), []
+    aside = intervals.outside(steps)
+    starts, ends, reached, spent = aside.starts, aside.ends, intervals.length(aside), []
     for role_starts, role_ends in _roles(trace, communication):
         before = reached
         if role_starts:
             # What a role takes is what it adds to those before it.
-            covered = intervals.union([*covered.starts, *role_starts], [*covered.ends, *role_ends])
-            reached = intervals.length(covered)
+            starts, ends = sorted([*starts, *role_starts]), sorted([*ends, *role_ends])
+            reached = intervals.covered_length(starts, ends)
         spent.append(reached - before)
     silent = intervals.within(unrecorded, steps)
     if named[0]:
         # Those of them that another operator holds, or that were captured, are not among the recorded times.
         silent = intervals.without(silent, intervals.union(*named))
     other = intervals.length(silent)
-    spent += [covered.ends[-1] - covered.starts[0] - reached - other, other]
+    spent += [ends[-1] - starts[0] - reached - other, other]
     names = [field.name for field in fields(StepTime)]
     breakdown = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
     return breakdown, _silent_times(trace, silent, steps, blocks)

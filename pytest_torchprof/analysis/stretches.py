@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from itertools import compress, count, repeat
-from operator import le, sub
+from itertools import compress
+from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.trace import intervals
@@ -57,14 +57,14 @@ def long_stretches(trace: Trace) -> list[Stretch]:
 
 def _long(columns: Calls | Ranges) -> list[int]:
     # A recording has a hundred thousand events and a few that are long.
-    return list(compress(count(), map(le, repeat(LONG_NS), map(sub, columns.end, columns.start))))
+    return [i for i, ns in enumerate(map(sub, columns.end, columns.start)) if ns >= LONG_NS]
 
 
 def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]:
     """Return when operators and calls ran directly inside each of these operators, and functions of Python's at all."""
     ops, calls, parent = trace.ops, trace.calls, trace.nesting.parent
     inside: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for i in compress(range(len(parent)), map(holders.__contains__, parent)):
+    for i in trace.nesting.children(holders):
         inside[parent[i]].append((ops.start[i], ops.end[i]))
     around = trace.around_calls
     for i in compress(range(len(around)), map(holders.__contains__, around)):

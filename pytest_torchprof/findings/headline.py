@@ -156,7 +156,7 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
     """Whether most of a gap went into what is done only once."""
-    return intervals.length(intervals.within(intervals.span(*gap[:2]), work.set_up.spans)) >= _MOST * _length(gap)
+    return intervals.length_within(intervals.span(*gap[:2]), work.set_up.spans) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
@@ -170,11 +170,7 @@ def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhi
     }
     half = _MOST * (gap[1] - gap[0])
     return next(
-        (
-            what
-            for what, spans in spent.items()
-            if intervals.length(intervals.within(intervals.span(*gap), spans)) >= half
-        ),
+        (what for what, spans in spent.items() if intervals.length_within(intervals.span(*gap), spans) >= half),
         None,
     )
 

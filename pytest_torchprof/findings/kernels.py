@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from itertools import accumulate, compress
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.steps import once
@@ -30,7 +30,6 @@ from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.trace.columns import Calls, Ranges
@@ -184,14 +183,14 @@ def _calls_known(analysis: Analysis, calls: float, small_us: float, share: float
 def _launch_us(analysis: Analysis) -> float:
     """Return the median length of a launch call."""
     calls = analysis.trace.calls
-    lengths = sorted(calls.end[i] - calls.start[i] for i in analysis.trace.links.launches)
+    lengths = sorted([calls.end[i] - calls.start[i] for i in analysis.trace.links.launches])
     return lengths[len(lengths) // 2] / 1000 if lengths else 0.0
 
 
 def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find the operator with the most time inside, nearly all of it in its children, and name the costliest of them."""
     trace, work = analysis.trace, analysis.gpu_work
-    ops, parent, names = trace.ops, trace.nesting.parent, trace.names
+    ops, names = trace.ops, trace.names
     roots = work.outermost
     if trace.has_step_ranges:
         roots = [i for i in roots if trace.step_at(ops.start[i]) >= 0]
@@ -202,7 +201,7 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
         return
     parents = {i for i in roots if named[i] == name}
-    children = _children(parent, parents)
+    children = trace.nesting.children(parents)
     inside = _time_by_name(ops, children)
     # An operator that calls itself, as copy_ does from another device's memory, is not its own child here.
     inside.pop(name, None)
@@ -234,22 +233,18 @@ def _innermost(analysis: Analysis, children: Sequence[int], inside: Mapping[int,
     name; some may be left out.
     """
     trace = analysis.trace
-    ops, parent, calls = trace.ops, trace.nesting.parent, trace.calls
+    ops, calls = trace.ops, trace.calls
     innermost, spent, holders = -1, 0, set[int]()
     while inside and (innermost < 0 or 2 * max(inside.values()) >= spent):
         innermost = max(inside, key=lambda candidate: inside[candidate])
         spent = inside[innermost]
         holders = {i for i in children if ops.name[i] == innermost}
-        children = _children(parent, holders)
+        children = trace.nesting.children(holders)
         inside = _time_by_name(ops, children)
-    called = compress(range(len(calls)), map(holders.__contains__, trace.around_calls))
+    called = [i for i, op in enumerate(trace.around_calls) if op in holders]
     by_call = _time_by_name(calls, called)
     call = max(by_call, key=lambda candidate: by_call[candidate], default=None)
     return (innermost, spent) if call is None or 2 * by_call[call] < spent else (call, by_call[call])
-
-
-def _children(parent: Sequence[int], holders: AbstractSet[int]) -> list[int]:
-    return list(compress(range(len(parent)), map(holders.__contains__, parent)))
 
 
 def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:

@@ -68,7 +68,7 @@ def _of_spans(
 ) -> Callable[[Analysis, Finding, Finding], bool]:
     def says_it(analysis: Analysis, *_: Finding) -> bool:
         spans = these(analysis)
-        both = intervals.length(intervals.within(spans, those(analysis))) if spans else 0
+        both = intervals.length_within(spans, those(analysis)) if spans else 0
         return both >= least * intervals.length(spans)
 
     return says_it
@@ -101,7 +101,7 @@ def _of_children(those: Callable[[Analysis], Spans]) -> Callable[[Analysis, Find
         if not isinstance(finding, CostlyChildren):
             return False
         spans = _calls_of(analysis, finding.parent)
-        return intervals.length(intervals.within(spans, those(analysis))) >= _HALF * intervals.length(spans)
+        return intervals.length_within(spans, those(analysis)) >= _HALF * intervals.length(spans)
 
     return says_it
 

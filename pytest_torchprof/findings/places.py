@@ -74,7 +74,7 @@ def _ranges(trace: Trace) -> dict[str, Spans]:
 
 
 def _held_ns(ranges: Mapping[str, Spans], spans: Spans) -> dict[str, int]:
-    return {name: intervals.length(intervals.within(spans, those)) for name, those in ranges.items()}
+    return {name: intervals.length_within(spans, those) for name, those in ranges.items()}
 
 
 def _narrowest(ranges: Mapping[str, Spans], held_ns: Mapping[str, int], whole_ns: int) -> str | None:

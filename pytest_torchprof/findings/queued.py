@@ -154,11 +154,13 @@ def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned = trace.links.call_of, trace.calls.end
     gaps = work.gaps_from_start
-    long = gaps.chosen([ns >= KERNEL_WAIT_NS for ns in gaps.lengths()])
+    # Of tens of thousands a few are long enough, and an operation that was launched late has hardly waited.
     return [
         (since, end, before)
-        for start, end, before in long.triples()
-        if (call := call_of[before]) >= 0 and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
+        for start, end, before in gaps.triples()
+        if end - start >= KERNEL_WAIT_NS
+        and (call := call_of[before]) >= 0
+        and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
     ]
 
 

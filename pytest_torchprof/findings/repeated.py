@@ -19,7 +19,7 @@ from pytest_torchprof.text import cut
 from pytest_torchprof.trace.columns import CONSTANTS, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
 
@@ -47,13 +47,24 @@ def _given(analysis: Analysis, op: int) -> tuple[str, ...] | None:
     return tuple(map(str, settings))
 
 
+def _working(analysis: Analysis, calls: Sequence[int]) -> set[int]:
+    """Return the operators in which something was launched, as far as they are among the calls or inside of them."""
+    nesting, op_of = analysis.trace.nesting, analysis.launching.op_of
+    # From the calls inwards, which are a few beside all that launched something.
+    inside, level = set(calls), set(calls)
+    while level:
+        level = set(nesting.children(level))
+        inside |= level
+    return nesting.around_all(inside.intersection([op_of[i] for i in analysis.gpu_work.gpu_ops]))
+
+
 def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find constants that are made again and again in a step."""
     trace, launching = analysis.trace, analysis.launching
     calls = [op for op in _calls(analysis) if trace.step_at(trace.ops.start[op]) >= 0]
     if not calls:
         return
-    working = trace.nesting.around_all(map(launching.op_of.__getitem__, analysis.gpu_work.gpu_ops))
+    working = _working(analysis, calls)
     made: dict[_Constant, list[int]] = defaultdict(list)
     for op in calls:
         # A compiler runs such operators to see what they return.

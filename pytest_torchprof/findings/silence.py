@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from heapq import nlargest
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -156,8 +155,7 @@ def _idle_us(work: GpuWork) -> float:
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time of the window in which neither the CPU nor a GPU has any event."""
     work, gaps = analysis.gpu_work, silent_times(analysis)
-    lengths_ns = intervals.lengths(gaps)
-    longest_first_ns = sorted(lengths_ns, reverse=True)
+    lengths_ns, longest_first_ns = _lengths_ns(analysis)
     together = list(accumulate(longest_first_ns))
     silent_us = together[-1] / 1000 if gaps else 0.0
     if not gaps or work.share_of_window(silent_us) < at[SILENT]:
@@ -201,6 +199,8 @@ def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> li
 def _outermost_in_order(analysis: Analysis) -> tuple[list[int], list[int]]:
     """Return the outermost operators by their ends, and by their starts."""
     outermost, ops = analysis.gpu_work.outermost, analysis.trace.ops
+    if analysis.trace.nesting.one_after_another:
+        return outermost, outermost
     return sorted(outermost, key=ops.end.__getitem__), sorted(outermost, key=ops.start.__getitem__)
 
 
@@ -210,14 +210,25 @@ def silent_place(analysis: Analysis) -> tuple[str, str] | None:
     None if there are no such operators. The program's code between them does the same each time.
     """
     gaps = silent_times(analysis)
-    lengths_ns = intervals.lengths(gaps)
-    longest = [(gaps.starts[i], gaps.ends[i]) for i in nlargest(_MOST_NAMED, range(len(gaps)), lengths_ns.__getitem__)]
+    lengths_ns, longest_first_ns = _lengths_ns(analysis)
+    least_ns = longest_first_ns[:_MOST_NAMED][-1] if gaps else 0
+    long = [i for i, ns in enumerate(lengths_ns) if ns >= least_ns]
+    longest = [
+        (gaps.starts[i], gaps.ends[i]) for i in sorted(long, key=lengths_ns.__getitem__, reverse=True)[:_MOST_NAMED]
+    ]
     spent: Counter[tuple[str, str]] = Counter()
     for (start, end), (after, before) in zip(longest, _operators_around(analysis, longest), strict=True):
         if after is not None and before is not None:
             spent[after, before] += end - start
     place, ns = max(spent.items(), key=itemgetter(1), default=(None, 0))
     return place if 2 * ns >= sum(lengths_ns) else None
+
+
+@once
+def _lengths_ns(analysis: Analysis) -> tuple[list[int], list[int]]:
+    """Return the lengths of the times without an event, in their order, and the longest first."""
+    lengths_ns = intervals.lengths(silent_times(analysis))
+    return lengths_ns, sorted(lengths_ns, reverse=True)
 
 
 @once

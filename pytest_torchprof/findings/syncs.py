@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cache
-from operator import sub
+from operator import itemgetter, sub
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
@@ -46,7 +46,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
         return
     together = intervals.within(intervals.of(calls, idle_ns), work.whole)
     idle_us = (intervals.length(together) - sum(work.worked_ns(together.starts, together.ends))) / 1000
-    held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
+    held_ns = intervals.length_within(together, held_on_gpu(analysis))
     wasted = sum(idle_ns.values()) / 1000
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield SyncOverLittleWork(
@@ -106,11 +106,17 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     total, causes = sum(spent.values()), sorted(took_by, key=lambda cause: -took_by[cause])
     held = held_on_gpu(analysis)
     inside = intervals.within(waited, work.whole)
-    idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=Spans())
-    idle_ns, held_ns = intervals.length(idle), intervals.length(intervals.within(idle, held))
+    # The device that idles longest meanwhile is the one that is busy for least of it.
+    busy_ns, busy = min(
+        ((intervals.length_within(inside, busy), busy) for busy in work.busy.values()),
+        key=itemgetter(0),
+        default=(intervals.length(inside), Spans()),
+    )
+    idle_ns = intervals.length(inside) - busy_ns
+    held_ns = intervals.length_within(intervals.without(inside, busy), held) if held else 0
     # Time in which the GPU runs dry after the wait is gained with it; time in which the GPU itself waits is not.
     free_us = (idle_ns - held_ns + after_waits_ns(analysis)) / 1000
-    held_us = intervals.length(intervals.within(waited, held)) / 1000
+    held_us = intervals.length_within(waited, held) / 1000
     yield ImplicitSync(
         time_us=total,
         share=work.share_during(waited),

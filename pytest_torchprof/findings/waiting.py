@@ -89,7 +89,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
-    lengths = gaps.lengths()
+    lengths = _late_ns(analysis)
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before, since, until = max(zip(lengths, gaps.before, gaps.starts, gaps.ends, strict=True))
     set_up_us = late_us(analysis, work.set_up.spans)
@@ -134,7 +134,7 @@ def launching_ns(analysis: Analysis) -> int:
     waits = intervals.of(calls, [*trace.blocking, *work.waiting_copies])
     # A wait is an event: only the others may lie in time without any.
     silent = intervals.within(silent_times(analysis), steps)
-    silent_ns = intervals.length(silent) - intervals.length(intervals.within(silent, once))
+    silent_ns = intervals.length(silent) - intervals.length_within(silent, once)
     aside = intervals.within(intervals.union_of([waits, once]) if once else waits, steps)
     return intervals.length(steps) - silent_ns - intervals.length(aside)
 
@@ -169,7 +169,7 @@ def _at_work_ns(analysis: Analysis) -> int:
         [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
     )
     at_work = intervals.without(ran, intervals.of(calls, [*trace.blocking, *work.waiting_copies]))
-    return intervals.length(intervals.within(at_work, steps))
+    return intervals.length_within(at_work, steps)
 
 
 def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -181,7 +181,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     idle = work.idle_by_cause
     late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    lengths = late.lengths()
+    lengths = _late_ns(analysis)
     waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
@@ -232,14 +232,14 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 def late_us(analysis: Analysis, spans: Spans) -> float:
     """Return for how long the GPU waited for launches in these spans; of several GPUs the mean."""
     of_devices = _late_gaps_of_devices(analysis) if spans else ()
-    inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
+    inside = sum(intervals.length_within(gaps, spans) for gaps in of_devices)
     return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
 def late_before_us(analysis: Analysis, gpu_ops: Iterable[int]) -> float:
     """Return for how long the GPU waited for the launches of these operations; of several GPUs the mean."""
     late, those = _late_gaps(analysis), set(gpu_ops)
-    waited = sum(compress(late.lengths(), map(those.__contains__, late.before)))
+    waited = sum(compress(_late_ns(analysis), map(those.__contains__, late.before)))
     return waited / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
@@ -271,6 +271,12 @@ def _late_gaps(analysis: Analysis) -> Gaps:
 
 
 @once
+def _late_ns(analysis: Analysis) -> Sequence[int]:
+    """Return the length of each of these gaps."""
+    return _late_gaps(analysis).lengths()
+
+
+@once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
     late = _late_gaps(analysis)
@@ -299,7 +305,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
-    return sum(compress(late.lengths(), waited))
+    return sum(compress(_late_ns(analysis), waited))
 
 
 def loading_times(trace: Trace) -> Spans:

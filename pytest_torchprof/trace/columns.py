@@ -65,8 +65,13 @@ _FEW, _RARE = 4, 16
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
     """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
     if len(values) <= _FEW and len(column) > _RARE:
-        counted = [(value, column.count(value)) for value in values]
-        if _RARE * sum([count for _, count in counted]) < len(column):
+        counted: list[tuple[int, int]] = []
+        for value in values:
+            counted.append((value, column.count(value)))
+            if _RARE * sum([count for _, count in counted]) >= len(column):
+                # They are not rare, however often the others are there.
+                break
+        else:
             return sorted(_places(column, counted))
     return list(compress(range(len(column)), map(values.__contains__, column)))
 
@@ -78,6 +83,12 @@ def _places(column: Sequence[int], counted: Iterable[tuple[int, int]]) -> Iterat
         for _ in range(count):
             place = column.index(value, place + 1)
             yield place
+
+
+def in_order(column: Sequence[int]) -> bool:
+    """Return whether no entry of the column is less than the one before it."""
+    # What is in order is sorted in a third of the time that it takes to compare neighbours, and most columns are.
+    return sorted(column) == column
 
 
 def _real() -> array[float]:

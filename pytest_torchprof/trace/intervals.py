@@ -78,8 +78,10 @@ def columns_of(several: Iterable[Spans]) -> tuple[list[int], list[int]]:
 def within(these: Spans, those: Spans) -> Spans:
     """Return the intersection of both."""
     fewer, more = (these, those) if len(these) < len(those) else (those, these)
+    if len(fewer) == 1 and _holds(fewer, more):
+        return more
     # A range without a length may lie inside another; only the search one by one distinguishes it from a border.
-    if 1 < len(fewer) <= len(more) < _MANY * len(fewer) and _have_length(fewer) and _have_length(more):
+    if _are_alike(fewer, more) and _have_length(fewer) and _have_length(more):
         return _doubly(*map(sorted, columns_of((fewer, more))))
     starts: list[int] = []
     ends: list[int] = []
@@ -90,6 +92,31 @@ def within(these: Spans, those: Spans) -> Spans:
             starts += max(start, more.starts[first]), *more.starts[first + 1 : last]
             ends += *more.ends[first : last - 1], min(end, more.ends[last - 1])
     return Spans(starts, ends)
+
+
+def length_within(these: Spans, those: Spans) -> int:
+    """Return the length of the intersection of both, to which ranges without a length add nothing."""
+    if _are_alike(these, those):
+        return length(_doubly(*map(sorted, columns_of((these, those)))))
+    return length(within(these, those))
+
+
+def _are_alike(these: Spans, those: Spans) -> bool:
+    """Return whether a common order of both costs less than looking up each range of the shorter list."""
+    fewer, more = sorted((len(these), len(those)))
+    return fewer > 1 and more < _MANY * fewer
+
+
+def _holds(one: Spans, several: Spans) -> bool:
+    """Return whether a single range holds all of several, none of them at its border without a length."""
+    (start,), (end,) = one.starts, one.ends
+    return (
+        len(several) > 0
+        and start <= several.starts[0]
+        and start < several.ends[0]
+        and several.ends[-1] <= end
+        and several.starts[-1] < end
+    )
 
 
 def _have_length(spans: Spans) -> bool:
@@ -141,9 +168,13 @@ class Coverage:
 
     def ns_before(self, instants: Sequence[int]) -> list[int]:
         """Return for each instant the length of what the ranges cover before it."""
-        begun = list(map(bisect_right, repeat(self._starts), instants))
-        still = map(max, map(sub, map(self._ends.__getitem__, begun), instants), repeat(0))
-        return list(map(sub, map(self._before.__getitem__, begun), still))
+        ends, before = self._ends, self._before
+        begun = map(bisect_right, repeat(self._starts), instants)
+        # What still runs then counts up to the instant.
+        return [
+            before[place] if (end := ends[place]) <= instant else before[place] - (end - instant)
+            for place, instant in zip(begun, instants, strict=True)
+        ]
 
 
 def _doubly(starts: list[int], ends: list[int]) -> Spans:
@@ -168,7 +199,11 @@ def length(these: Spans) -> int:
 
 def covered_length(starts: Sequence[int], ends: Sequence[int]) -> int:
     """Return the length of the times that the ranges with these starts and these ends, each in order, cover."""
-    return length(together(starts, ends))
+    if not starts:
+        return 0
+    # All from the first start to the last end but for the gaps, for which no ranges have to be made.
+    gaps: list[int] = [gap for gap in map(sub, islice(starts, 1, None), ends) if gap > 0]
+    return ends[-1] - starts[0] - sum(gaps)
 
 
 def together(starts: Sequence[int], ends: Sequence[int]) -> Spans:

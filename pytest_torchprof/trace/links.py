@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import compress, count, islice, pairwise, repeat
 from math import inf
-from operator import eq, itemgetter, le, not_
+from operator import eq, itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -18,7 +18,8 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.unreadable import NestedOperators
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, in_order, where
+from pytest_torchprof.trace.intervals import merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -184,8 +185,8 @@ def _unrecorded(alone: Iterable[int], calls: Calls, gpu: GpuOps, launches: Seque
 
 
 def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[int]) -> frozenset[int]:
-    kernels = {call for call, kind in zip(call_of, gpu.kind, strict=True) if kind == KERNEL}
-    return frozenset(map(calls.name.__getitem__, kernels - {ABSENT})) - launching
+    named, of_kernels = calls.name, zip(call_of, gpu.kind, strict=True)
+    return frozenset({named[call] for call, kind in of_kernels if kind == KERNEL and call != ABSENT}) - launching
 
 
 def _missing(
@@ -194,8 +195,8 @@ def _missing(
     """Return the calls, outside a capture, to which no GPU operation belongs; ``worked``: the ids that these have."""
     if not worked:
         return ()
-    unseen = map(not_, map(worked.__contains__, map(calls.correlation.__getitem__, queueing)))
-    missing = list(compress(queueing, unseen))
+    correlation = calls.correlation
+    missing = [i for i in queueing if correlation[i] not in worked]
     if not missing:
         return ()
     captured = captures(calls, kinds)
@@ -246,6 +247,7 @@ def _launched_in_turn(
 _CUT_NS = 2000
 _NEVER = inf
 _NEAR = 8
+_FEW = 64
 _NOTHING: Sequence[int] = ()
 
 
@@ -261,8 +263,12 @@ class Nesting:
         self._starts: dict[int, Sequence[int]] = {}
         self.depth = 0
         """The most ranges that are inside one another."""
-        for thread, members in _by_thread(ranges).items():
+        self.one_after_another = len(ranges) == 0
+        """Whether all are of one thread and in the order of the file: so are then the ends of the outermost ones."""
+        of_threads = _by_thread(ranges)
+        for thread, members in of_threads.items():
             order, starts = _by_start(ranges, members)
+            self.one_after_another = len(of_threads) == 1 and order is members
             order = _longest_first(order, starts, ranges.end)
             self._adopt(order, starts)
             self._order[thread], self._starts[thread] = order, starts
@@ -304,24 +310,28 @@ class Nesting:
         innermost: list[int] = []
         ends, parent = self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end
-        thread, starts, order, place, latest = -1, _NOTHING, _NOTHING, 0, _NEVER
+        thread, starts, order, place = -1, _NOTHING, _NOTHING, 0
+        # The same range began last before all that starts from ``latest`` on and before ``following``.
+        latest: float = _NEVER
+        following: float = _NEVER
         for call in members:
             start = began[call]
             if threads[call] != thread:
                 thread = threads[call]
                 starts, order = self._starts.get(thread, _NOTHING), self._order.get(thread, _NOTHING)
-                latest = _NEVER
-            if start < latest:
-                place = bisect_right(starts, start)
-            else:
-                # Calls in their order are near one another: that is a third of the cost of a search among all.
-                near = place + _NEAR
-                place = bisect_right(starts, start, place, near) if near < len(starts) else near
-                if place == near:
-                    place = bisect_right(starts, start, near - _NEAR)
-            latest = start
-            holder = order[place - 1] if place else ABSENT
-            end = until[call]
+                latest = following = _NEVER
+            if not latest <= start < following:
+                if start < latest:
+                    place = bisect_right(starts, start)
+                else:
+                    # Calls in their order are near one another: that is a third of the cost of a search among all.
+                    near = place + _NEAR
+                    place = bisect_right(starts, start, place, near) if near < len(starts) else near
+                    if place == near:
+                        place = bisect_right(starts, start, near - _NEAR)
+                following = starts[place] if place < len(starts) else _NEVER
+                last = order[place - 1] if place else ABSENT
+            latest, holder, end = start, last, until[call]
             if holder >= 0 and ends[holder] < end:
                 least = max(end - _CUT_NS, start)
                 while holder >= 0 and ends[holder] < least:
@@ -334,6 +344,24 @@ class Nesting:
         starts = self._starts.get(thread, ())
         place = bisect_left(starts, instant)
         return starts[place] if place < len(starts) else None
+
+    def children(self, holders: AbstractSet[int]) -> list[int]:
+        """Return the ranges directly inside these, in file order."""
+        parent = self.parent
+        # What is inside of a few began while these ran.
+        among = sorted(self._begun_during(holders)) if _FEW * len(holders) < len(parent) else range(len(parent))
+        return [i for i in among if parent[i] in holders]
+
+    def _begun_during(self, holders: Iterable[int]) -> Iterator[int]:
+        """Yield the ranges that began while one of these ran on their thread."""
+        ranges = self._ranges
+        ran: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for i in holders:
+            ran[ranges.thread[i]].append((ranges.start[i], ranges.end[i]))
+        for thread, times in ran.items():
+            order, starts = self._order[thread], self._starts[thread]
+            for since, until in merged(times):
+                yield from order[bisect_left(starts, since) : bisect_right(starts, until)]
 
     def chain(self, member: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first."""
@@ -374,7 +402,7 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
 
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
     """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
-    ties = where([*map(eq, starts, islice(starts, 1, None))], {True})
+    ties = compress(count(), map(eq, starts, islice(starts, 1, None)))
     # Most files have the holder first.
     wrong = [place for place in ties if ends[order[place]] < ends[order[place + 1]]]
     if not wrong:
@@ -390,7 +418,7 @@ def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[i
 def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     """Return the members by start, and their starts; the members themselves if the file has them in order."""
     starts = ranges.start if isinstance(members, range) else [ranges.start[i] for i in members]
-    if not all(map(le, starts, islice(starts, 1, None))):
+    if not in_order(starts):
         members = sorted(members, key=ranges.start.__getitem__)
         starts = [ranges.start[i] for i in members]
     return members, starts
