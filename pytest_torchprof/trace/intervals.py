@@ -107,9 +107,9 @@ def _are_alike(these: Spans, those: Spans) -> bool:
     return fewer > 1 and more < _MANY * fewer
 
 
-def _holds(one: Spans, several: Spans) -> bool:
+def _holds(single: Spans, several: Spans) -> bool:
     """Return whether a single range holds all of several, none of them at its border without a length."""
-    (start,), (end,) = one.starts, one.ends
+    (start,), (end,) = single.starts, single.ends
     return (
         len(several) > 0
         and start <= several.starts[0]
