@@ -23,8 +23,9 @@ def test_an_answer_comes_by_a_file_that_goes(pool, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_the_folder_is_not_seen_it_comes_as_the_pool_hands_it_over(pool, tmp_path):
+def test_where_the_folder_takes_no_file_it_comes_as_the_pool_hands_it_over(pool, tmp_path):
     assert submit_by_file(pool, str(tmp_path / "of another machine"), sorted, "cab").result(60) == ["a", "b", "c"]
+    assert submit_by_file(pool, "/dev/full", sorted, "cab").result(60) == ["a", "b", "c"]
 
 
 def test_an_error_is_raised_by_who_waits(pool, tmp_path):

@@ -78,8 +78,8 @@ def run(arguments: Namespace) -> int:
 
         shown |= {"top": top or 20, "width": terminal_width(), "bars": bars_on(sys.stdout)}
         sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
-    # A process that ends need not free a million objects one by one: a cycle leaves them to Python's collector, and it
-    # looks for none then (`cli._run`).
+    # To free a million objects one by one takes 2 to 3 % of the time, and a process that ends need not: a cycle leaves
+    # them to Python's collector, which looks for none then (`cli._run`).
     profiles.append(profiles)
     return 0
 

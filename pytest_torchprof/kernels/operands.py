@@ -358,13 +358,16 @@ def _layout(decoded: KernelName, launch: Launch) -> str | None:
 
 def may_help(decoded: KernelName) -> bool:
     """Return whether a kernel whose name says this may turn out, by its launch, to only help a product."""
-    unsure = decoded.family is None or decoded.triton == "unk"
-    return unsure or decoded.family == "copy" or (decoded.family == "pointwise" and decoded.stem == "fill")
+    return decoded.family is None or decoded.triton == "unk" or _copies_or_fills(decoded)
+
+
+def _copies_or_fills(decoded: KernelName) -> bool:
+    return decoded.family == "copy" or (decoded.family == "pointwise" and decoded.stem == "fill")
 
 
 def _helper_task(decoded: KernelName, launch: Launch) -> str | None:
     """Return the task of a copy or fill for the product whose operator launched it; None without such a product."""
-    if decoded.family not in ("copy", "pointwise"):
+    if not _copies_or_fills(decoded):
         return None
     chain = list(launch.op_chain) or [launch.op or ""]
     at = next((at for at in range(len(chain) - 1, -1, -1) if chain[at] in _PRODUCTS or chain[at] in _ADDING), None)
@@ -374,4 +377,4 @@ def _helper_task(decoded: KernelName, launch: Launch) -> str | None:
     if decoded.family == "copy":
         direct = inner in ([], ["aten::copy_"])
         return "bias copy" if direct and chain[at] in _ADDING else "operand copy"
-    return "output fill" if decoded.stem == "fill" else None
+    return "output fill"

@@ -31,7 +31,7 @@ class Written(Struct, frozen=True):
 def submit_by_file(pool: Executor, folder: str, act: Callable[..., Answer], *given: Any) -> Future[Answer]:
     """Let a process of a pool call a function, and hand over its answer in a file of a folder, which goes.
 
-    A process of another machine, which does not see the folder, hands it over as the pool does.
+    Where the folder takes no file, as on another machine, the answer is handed over as the pool does.
     """
     known: Future[Answer] = Future()
     written = pool.submit(write_answer, folder, act, *given)
@@ -41,12 +41,13 @@ def submit_by_file(pool: Executor, folder: str, act: Callable[..., Answer], *giv
 
 
 def write_answer(folder: str, act: Callable[..., Answer], *given: Any) -> Written | Answer:
-    """Write the answer of a function into a file of a folder, and return where; return it where the folder is not."""
+    """Write the answer of a function into a file of a folder, and return where; the answer if that takes no file."""
     answer = act(*given)
-    if not Path(folder).is_dir():
-        return answer
     file = Path(folder, uuid4().hex)
-    file.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+    try:
+        file.write_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+    except OSError:  # Another machine does not see the folder, or its disk is full.
+        return answer
     return Written(str(file))
 
 

@@ -126,7 +126,7 @@ def _have_length(spans: Spans) -> bool:
 def without(these: Spans, those: Spans) -> Spans:
     """Return the parts of these ranges that those do not cover."""
     left = outside(those)
-    if max(len(these), len(left)) < _MANY * min(len(these), len(left)):
+    if _are_alike(these, left):
         return _doubly(*map(sorted, columns_of((these, left))))
     parts = within(these, left)
     return chosen(parts, list(map(lt, parts.starts, parts.ends)))
