@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+import sys
+from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from threading import Event
 
 import pytest
@@ -43,3 +45,18 @@ def test_what_is_cancelled_is_not_begun(pool, tmp_path):
         asked.result(60)
     pool.shutdown()
     assert begun == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="what the pool closes there is another end")
+def test_a_pool_that_closes_its_pipes_while_it_is_given_something_is_broken(tmp_path):
+    """As Python 3.11's does when a process dies just while another one begins."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        pool._call_queue._reader.close()
+        with pytest.raises(BrokenExecutor):
+            submit_by_file(pool, str(tmp_path), sorted, "cab")
+
+
+def test_a_pool_that_was_shut_down_is_broken(pool, tmp_path):
+    pool.shutdown()
+    with pytest.raises(BrokenExecutor):
+        submit_by_file(pool, str(tmp_path), sorted, "cab")

@@ -642,6 +642,17 @@ def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced
         crew.end()
 
 
+def test_the_processes_of_a_program_that_calls_the_command_stay(traces, tmp_path):
+    sleeping = get_context("spawn").Process(target=time.sleep, args=(600,))
+    sleeping.start()
+    try:
+        assert fleet(traces, "--into", tmp_path / "out") == 3
+        assert sleeping.is_alive()
+    finally:
+        sleeping.kill()
+        sleeping.join()
+
+
 def children(pid):
     pids = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):

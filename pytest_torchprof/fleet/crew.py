@@ -35,6 +35,8 @@ class LocalCrew:
         self.at_once = 2 * jobs
         self._jobs, self._bounds = jobs, bounds
         self._given = 0
+        # Of a program that calls the command, which stay.
+        self._others = frozenset(active_children())
         self._alone = ThreadPoolExecutor(jobs)
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
         self._pool: Executor | None = self._new_pool()
@@ -77,7 +79,7 @@ class LocalCrew:
 
     def end(self) -> None:
         """End all processes at once."""
-        for process in active_children():
+        for process in {*active_children()} - self._others:
             process.kill()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)

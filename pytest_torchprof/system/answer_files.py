@@ -7,7 +7,7 @@ that is killed meanwhile leaves a part, for whose rest the pool waits for ever: 
 from __future__ import annotations
 
 import pickle
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,10 +31,15 @@ class Written(Struct, frozen=True):
 def submit_by_file(pool: Executor, folder: str, act: Callable[..., Answer], *given: Any) -> Future[Answer]:
     """Let a process of a pool call a function, and hand over its answer in a file of a folder, which goes.
 
-    Where the folder takes no file, as on another machine, the answer is handed over as the pool does.
+    Where the folder takes no file, as on another machine, the answer is handed over as the pool does. BrokenExecutor if
+    the pool takes nothing more.
     """
     known: Future[Answer] = Future()
-    written = pool.submit(write_answer, folder, act, *given)
+    try:
+        written = pool.submit(write_answer, folder, act, *given)
+    except (RuntimeError, OSError, ValueError) as problem:
+        # Python 3.11 closes the pipes of a pool in which a process has died without waiting for who is just using them.
+        raise BrokenExecutor(str(problem)) from problem
     known.add_done_callback(lambda done: done.cancelled() and written.cancel())
     written.add_done_callback(partial(_hand_on, known))
     return known
