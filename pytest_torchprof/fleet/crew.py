@@ -90,8 +90,9 @@ def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:
     from pytest_torchprof.fleet.bounded import judge_within  # noqa: PLC0415 - what judges
 
     came = [judge_within(task, bounds) for task in tasks]
-    # Nothing of the files stays: what was there before them was frozen, and is not gone through.
-    gc.collect()
+    # Nothing of the files stays: what was there before them was frozen, and what is kept from them, such as decoded
+    # names, grows old, so that neither is gone through.
+    gc.collect(1)
     return came
 
 
