@@ -19,7 +19,6 @@ from pytest_torchprof.analysis.set_up import SetUp
 from pytest_torchprof.analysis.stretches import long_stretches
 from pytest_torchprof.analysis.waits import outermost, waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
@@ -185,7 +184,7 @@ class GpuWork:
     @cached_property
     def lasting(self) -> frozenset[int]:
         """The names of kernels that are made to take time and compute nothing, such as a test's ``spin_kernel``."""
-        return frozenset(name for name in self.by_name if only_lasts(parse(self.trace.names[name])))
+        return frozenset(name for name in self.by_name if only_lasts(self.trace.names[name]))
 
     def decoded(self, group: Group) -> KernelName:
         """Return the facts that the name and the launch of these kernels show together."""

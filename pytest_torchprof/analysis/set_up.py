@@ -55,7 +55,8 @@ class SetUp(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def by_name(self) -> dict[str, Spans]:
         """When it was done, by its name."""
         trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
-        names = {i for i, name in enumerate(trace.names) if name in _LOADING_CODE or _SETUP.match(name)}
+        named = ((i, trace.names[i]) for i in {*own.name, *calls.name})
+        names = {i for i, name in named if name in _LOADING_CODE or _SETUP.match(name)}
         ranges_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for part in (own, calls):
             for i in where(part.name, names):

@@ -217,8 +217,10 @@ def structure_hash(profile: Analysis) -> str:
             if key not in number_of:
                 number_of[key] = numbers.setdefault(_record(kernel).identity, len(numbers))
         steps[tuple(map(number_of.__getitem__, keys))] = None
-    identities = list(numbers)
-    return hashlib.sha256(json.encode([[identities[i] for i in step] for step in steps])).hexdigest()[:16]
+    # As if the identities were encoded step after step, each of them once.
+    identities = list(map(json.encode, numbers))
+    of_steps = [b"[%b]" % b",".join(map(identities.__getitem__, step)) for step in steps]
+    return hashlib.sha256(b"[%b]" % b",".join(of_steps)).hexdigest()[:16]
 
 
 def records(kernels: Iterable[LaunchedKernel]) -> tuple[KernelRecord, ...]:
