@@ -154,12 +154,12 @@ class GpuWork:
 
     def operand_work(self, group: Group) -> OperandWork:
         """Return the FLOPs and bytes of one of these kernels, as far as its operands show them."""
-        return self.variants.work.get((group.name, group.op, group.inputs), OperandWork())
+        return self.variants.work_of((group.name, group.op, group.inputs)) or OperandWork()
 
     def may_be_measured(self, group: Group) -> bool:
         """Return whether a formula tells what these kernels have to do, or might if more of them were recorded."""
         if self.operator_known(group):
-            return (group.name, group.op, group.inputs) in self.variants.work
+            return self.variants.work_of((group.name, group.op, group.inputs)) is not None
         decoded = self.decoded(group)
         return decoded.helper is None and decoded.is_of(*FAMILIES).may_be
 

@@ -87,7 +87,7 @@ def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
         variants = gpu_work.variants_in(chosen)
         works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
         for variant, kernels in variants.kernels.items():
-            works[variant[0]].append((len(kernels), variants.work.get(variant, OperandWork())))
+            works[variant[0]].append((len(kernels), variants.work_of(variant) or OperandWork()))
         forward = _forward_operators(launching, variants) if trace.forward_of else {}
         rows = [
             replace(row, work=work_together(works[name]), forward_op=forward.get(name))
