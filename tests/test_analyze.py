@@ -141,6 +141,22 @@ def test_other_ways_add_rows_of_their_own(analyze_json, trace, by, key):
     assert analyze_json(trace, "--by", by)[key]
 
 
+@pytest.mark.parametrize(
+    ("recording", "device"),
+    [("v100_dlrm_rank0", "cuda"), ("rtx3060_cudagraph_steps", "cuda"), ("cpu_only_steps", "cpu")],
+)
+def test_families_add_up_the_kernels_of_all_their_names(recording, device, shared_trace):
+    profile = load(shared_trace(recording), device=device)
+    added = {}
+    for row in tables.rows_by("kernel", profile, profile.steps):
+        of_family = added.setdefault((row.decoded.family, row.decoded.library), [0, 0])
+        of_family[0] += row.count
+        of_family[1] += sum(row.times.steps_ns)
+    rows = tables.rows_by("family", profile, profile.steps)
+    assert {(row.family, row.library): [row.count, sum(row.times.steps_ns)] for row in rows} == added
+    assert [row.time_us for row in rows] == sorted((row.time_us for row in rows), reverse=True)
+
+
 def test_findings_can_be_left_out(analyze_json, tmp_path):
     builder = TraceBuilder()
     builder.kernel("from before", 5, 1, 1)

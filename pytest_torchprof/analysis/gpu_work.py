@@ -19,7 +19,6 @@ from pytest_torchprof.analysis.set_up import SetUp
 from pytest_torchprof.analysis.stretches import long_stretches
 from pytest_torchprof.analysis.waits import outermost, waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
@@ -155,12 +154,12 @@ class GpuWork:
 
     def operand_work(self, group: Group) -> OperandWork:
         """Return the FLOPs and bytes of one of these kernels, as far as its operands show them."""
-        return self.variants.work.get((group.name, group.op, group.inputs), OperandWork())
+        return self.variants.work_of((group.name, group.op, group.inputs)) or OperandWork()
 
     def may_be_measured(self, group: Group) -> bool:
         """Return whether a formula tells what these kernels have to do, or might if more of them were recorded."""
         if self.operator_known(group):
-            return (group.name, group.op, group.inputs) in self.variants.work
+            return self.variants.work_of((group.name, group.op, group.inputs)) is not None
         decoded = self.decoded(group)
         return decoded.helper is None and decoded.is_of(*FAMILIES).may_be
 
@@ -185,7 +184,7 @@ class GpuWork:
     @cached_property
     def lasting(self) -> frozenset[int]:
         """The names of kernels that are made to take time and compute nothing, such as a test's ``spin_kernel``."""
-        return frozenset(name for name in self.by_name if only_lasts(parse(self.trace.names[name])))
+        return frozenset(name for name in self.by_name if only_lasts(self.trace.names[name]))
 
     def decoded(self, group: Group) -> KernelName:
         """Return the facts that the name and the launch of these kernels show together."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.analysis.kernel_work import KernelVariants
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -81,32 +82,46 @@ def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the kernels of the parts by name, the longest time first."""
     trace, launching = gpu_work.trace, gpu_work.launching
     if not trace.device_kind.has_launches:
-        return _by_operator(trace, launching, chosen)
-    named, start, end, kind = trace.gpu.name, trace.gpu.start, trace.gpu.end, trace.gpu.kind
-    of_steps = [[i for i in part.gpu_ops if kind[i] == KERNEL] for part in chosen]
-    times = times_by_key([[(named[i], end[i] - start[i]) for i in of_step] for of_step in of_steps])
-    variants = gpu_work.variants_in(chosen)
-    variants_of: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
-    for variant, kernels in variants.kernels.items():
-        name, operator, _ = variant
-        variants_of[name].append((len(kernels), operator, kernels[0]))
-        works[name].append((len(kernels), variants.work.get(variant, OperandWork())))
-    rows = [
-        replace(_kernel_row(trace, launching, name, several, times[name]), work=work_together(works[name]))
-        for name, several in variants_of.items()
-    ]
-    if trace.forward_of:
-        forward = _forward_operators(launching, (i for of_step in of_steps for i in of_step), named)
-        rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, variants_of, strict=True)]
+        rows = _with_operators_work(trace, launching, chosen)
+    else:
+        variants = gpu_work.variants_in(chosen)
+        works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
+        for variant, kernels in variants.kernels.items():
+            works[variant[0]].append((len(kernels), variants.work_of(variant) or OperandWork()))
+        forward = _forward_operators(launching, variants) if trace.forward_of else {}
+        rows = [
+            replace(row, work=work_together(works[name]), forward_op=forward.get(name))
+            for name, row in _of_kernels(gpu_work, chosen).items()
+        ]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 
 
-def _forward_operators(launching: Launching, kernels: Iterable[int], named: Sequence[int]) -> dict[int, str | None]:
+def families(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[FamilyRow]:
+    """Return the kernels of the parts by family and library, as ``by_family`` does from their rows."""
+    trace = gpu_work.trace
+    if trace.device_kind.has_launches:
+        return by_family(_of_kernels(gpu_work, chosen).values())
+    return by_family(_of_operators(trace, gpu_work.launching, chosen).values())
+
+
+def _of_kernels(gpu_work: GpuWork, chosen: Sequence[Part]) -> dict[int, KernelRow]:
+    """Return the rows of kernels by their names, without their work and the operators of the forward pass."""
+    trace, launching = gpu_work.trace, gpu_work.launching
+    named, start, end, kind = trace.gpu.name, trace.gpu.start, trace.gpu.end, trace.gpu.kind
+    times = times_by_key(
+        [[(named[i], end[i] - start[i]) for i in part.gpu_ops if kind[i] == KERNEL] for part in chosen]
+    )
+    variants_of: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for (name, operator, _), kernels in gpu_work.variants_in(chosen).kernels.items():
+        variants_of[name].append((len(kernels), operator, kernels[0]))
+    return {name: _kernel_row(trace, launching, name, several, times[name]) for name, several in variants_of.items()}
+
+
+def _forward_operators(launching: Launching, variants: KernelVariants) -> dict[int, str | None]:
     """Return for each name whose backward most of its kernels are, None where most are of no backward."""
     counts: dict[int, Counter[str | None]] = defaultdict(Counter)
-    for i in kernels:
-        counts[named[i]][launching.forward_op(launching.op_of[i])] += 1
+    for (name, _, _), kernels in variants.kernels.items():
+        counts[name].update(map(launching.forward_op, map(launching.op_of.__getitem__, kernels)))
     return {
         name: max((operator for operator in count if operator), key=lambda operator: (count[operator], operator))
         if 2 * count[None] < count.total()
@@ -139,30 +154,34 @@ def _kernel_row(
     )
 
 
-def _by_operator(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
-    """Return the operators that are kernels on the CPU, by name."""
+def _of_operators(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> dict[int, KernelRow]:
+    """Return the rows of operators that are kernels on the CPU by their names, without their work."""
     ops, named = trace.ops, trace.names
     of_steps = [part.operators for part in chosen]
     times = times_by_key([[(ops.name[op], ops.end[op] - ops.start[op]) for op in of_step] for of_step in of_steps])
     first = {ops.name[op]: op for of_step in reversed(of_steps) for op in reversed(of_step)}
-    works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
-    variants = Counter((ops.name[op], ops.inputs[op]) for of_step in of_steps for op in of_step)
-    for (name, inputs), count in variants.items():
-        # What the kernel was given is what the operator was, which it is; of settings only GPUs' operators need any.
-        works[name].append((count, work_of(named[name], *launching.operands(inputs), None)))
-    rows = [
-        KernelRow(
+    return {
+        name: KernelRow(
             name=named[name],
             decoded=launching.decoded_operator(op),
             op=named[name],
             op_chain=launching.chain(op),
             forward_op=launching.forward_op(op),
             times=times[name],
-            work=work_together(works[name]),
         )
         for name, op in first.items()
-    ]
-    return sorted(rows, key=lambda row: (-row.time_us, row.name))
+    }
+
+
+def _with_operators_work(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
+    ops, named = trace.ops, trace.names
+    works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
+    variants = Counter((ops.name[op], ops.inputs[op]) for part in chosen for op in part.operators)
+    for (name, inputs), count in variants.items():
+        # What the kernel was given is what the operator was, which it is; of settings only GPUs' operators need any.
+        works[name].append((count, work_of(named[name], *launching.operands(inputs), None)))
+    rows = _of_operators(trace, launching, chosen)
+    return [replace(row, work=work_together(works[name])) for name, row in rows.items()]
 
 
 def by_family(rows: Iterable[KernelRow]) -> list[FamilyRow]:

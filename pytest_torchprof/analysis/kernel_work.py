@@ -45,37 +45,46 @@ class KernelVariants:
             kernels_of[(named[i], op_named[op], inputs[op]) if op >= 0 else (named[i], ABSENT, ABSENT)].append(i)
         self.kernels: Mapping[Variant, list[int]] = dict(kernels_of)
         """The kernels of each variant."""
+        self._works: dict[Variant, OperandWork | None] = {}
 
-    @cached_property
-    def work(self) -> Mapping[Variant, OperandWork]:
-        """The work of one kernel of each variant for which there is a formula, as far as the operands are recorded.
+    def work_of(self, variant: Variant) -> OperandWork | None:
+        """Return the work of one kernel of a variant, as far as the operands are recorded; None without a formula.
 
         A kernel does its operator's work where it is the only one of its kind in the call: of products and convolutions
         beside helpers, of pointwise operators and copies at all.
         """
-        names, launching, op_of = self._trace.names, self._launching, self._launching.op_of
+        if variant not in self._works:
+            self._works[variant] = self._work_of(variant) if variant in self._in_question else None
+        return self._works[variant]
+
+    def _work_of(self, variant: Variant) -> OperandWork | None:
+        (name, op, inputs), kernels, launching = variant, self.kernels[variant], self._launching
+        operator, decoded = self._trace.names[op], launching.named(name)
+        if max(map(self._launched.__getitem__, map(launching.op_of.__getitem__, kernels))) > 1 or (
+            may_help(decoded) and self._any_helps(kernels)
+        ):
+            return None
+        types, shapes, strides = launching.operands(inputs)
+        if (decoded.family in PRODUCTS) != counts_flops(operator) or not has_formula_for(operator, types, shapes):
+            return None
+        return work_of(operator, types, shapes, strides, launching.settings(inputs))
+
+    @cached_property
+    def _in_question(self) -> frozenset[Variant]:
+        """The variants whose kernels may do the work of an operator for which there is a formula."""
+        names, launching = self._trace.names, self._launching
         with_formula = {op for op in {op for _, op, _ in self.kernels} if op != ABSENT and has_formula(names[op])}
         decoded = {name: launching.named(name) for name in {name for name, op, _ in self.kernels if op in with_formula}}
         working = {
             name for name, kernel_name in decoded.items() if kernel_name.family in FAMILIES and not kernel_name.helper
         }
-        in_question = {
-            variant: kernels
-            for variant, kernels in self.kernels.items()
-            if variant[0] in working and variant[1] in with_formula
-        }
-        launched = Counter(map(op_of.__getitem__, chain.from_iterable(in_question.values())))
-        works = {}
-        for (name, op, inputs), kernels in in_question.items():
-            if max(map(launched.__getitem__, map(op_of.__getitem__, kernels))) > 1 or (
-                may_help(decoded[name]) and self._any_helps(kernels)
-            ):
-                continue
-            types, shapes, strides = launching.operands(inputs)
-            is_product = decoded[name].family in PRODUCTS
-            if is_product == counts_flops(names[op]) and has_formula_for(names[op], types, shapes):
-                works[name, op, inputs] = work_of(names[op], types, shapes, strides, launching.settings(inputs))
-        return works
+        return frozenset(variant for variant in self.kernels if variant[0] in working and variant[1] in with_formula)
+
+    @cached_property
+    def _launched(self) -> Counter[int]:
+        """How many of these kernels each operator has launched."""
+        in_question = map(self.kernels.__getitem__, self._in_question)
+        return Counter(map(self._launching.op_of.__getitem__, chain.from_iterable(in_question)))
 
     def _any_helps(self, kernels: Sequence[int]) -> bool:
         """Return whether one of a variant's kernels only helps a product, which the ranges around its launch tell."""

@@ -27,7 +27,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.operator_inputs import Inputs
@@ -63,6 +63,7 @@ class Launching:
         self.refused: list[Reason] = []
         """Why questions had no answer, of all that were asked: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
+        self._brief_kernels: dict[Part, Sequence[BriefKernel]] = {}
         # Not by a method of this object, which would then hold itself, and the recording with it.
         given = self._inputs.operands
         self._joined = JoinedTypes(lambda: (given(index)[:2] for index in range(len(trace.inputs))))
@@ -328,28 +329,27 @@ class Launching:
         count = sum(kind[i] == KERNEL for i in part.gpu_ops)
         return Kernels(lambda: map(self._kernel, kernels_in_order(self._trace, part)), count, refusal=self.refusal)
 
-    def brief_kernels(self, part: Part) -> Iterator[BriefKernel]:
-        """Yield the part's kernels in launch order; NotMeasured where some of them left no event.
+    def brief_kernels(self, part: Part) -> Sequence[BriefKernel]:
+        """Return the part's kernels in launch order; NotMeasured where some of them left no event.
 
         Their decoded names are there as long as this object, mostly one for all that are equal.
         """
         self.refuse_hidden()
+        if part not in self._brief_kernels:
+            # A nightly's recordings hold some hundred kernels each, and are gone through three times.
+            self._brief_kernels[part] = self._in_brief(part)
+        return self._brief_kernels[part]
+
+    def _in_brief(self, part: Part) -> Sequence[BriefKernel]:
         trace, names = self._trace, self._trace.names
         if not trace.device_kind.has_launches:
-            ops = trace.ops
-            for op in part.operators:
-                name = names[ops.name[op]]
-                yield BriefKernel(name, self.decoded_operator(op), name, ops.end[op] - ops.start[op])
-            return
-        in_order, named, start, end = kernels_in_order(trace, part), trace.gpu.name, trace.gpu.start, trace.gpu.end
-        # By whole columns: a nightly's recordings hold some hundred kernels each, and are gone through three times.
-        yield from map(
-            BriefKernel,
-            [names[named[i]] for i in in_order],
-            self.decoded_each(in_order),
-            self.op_names(in_order),
-            [end[i] - start[i] for i in in_order],
-        )
+            ops, operators = trace.ops, part.operators
+            named = [names[ops.name[op]] for op in operators]
+            took_ns = [ops.end[op] - ops.start[op] for op in operators]
+            return list(map(BriefKernel, named, map(self.decoded_operator, operators), named, took_ns))
+        in_order, gpu_named, start, end = kernels_in_order(trace, part), trace.gpu.name, trace.gpu.start, trace.gpu.end
+        named, took_ns = [names[gpu_named[i]] for i in in_order], [end[i] - start[i] for i in in_order]
+        return list(map(BriefKernel, named, self.decoded_each(in_order), self.op_names(in_order), took_ns))
 
     def _operator_fields(self, op: int) -> dict[str, Any]:
         """Return the fields that a kernel takes from its operator, apart from the operator's name."""

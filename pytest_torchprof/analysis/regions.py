@@ -75,7 +75,9 @@ def compiled_again(trace: Trace, seen: Regions) -> list[str]:
 
     A frame whose first compilation lies in the steps too does not tell a guard that failed from a second module.
     """
-    compiled = {match.groups() for name in trace.names if (match := _COMPILE_ID.search(name))}
+    # The word boundary keeps the pattern from a quick search for the text behind it.
+    named = [name for name in trace.names if "compile_id=" in name]
+    compiled = {match.groups() for name in named if (match := _COMPILE_ID.search(name))}
     first = {frame for frame, attempt in compiled if attempt == "0"}
     ran = {tuple(identity.split("/")) for identity in seen.ids if "/" in identity}
     again = {

@@ -31,6 +31,8 @@ _LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "D
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
 )
+_OF_DRIVER = ("cu", "hip", *_LOADING_CODE)
+"""The beginnings of all of these, which few names have."""
 _CAPTURE = "graph capture"
 _CAPTURING = "call that captures a graph"
 _LOADS = " that loads code"
@@ -55,7 +57,8 @@ class SetUp(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def by_name(self) -> dict[str, Spans]:
         """When it was done, by its name."""
         trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
-        names = {i for i, name in enumerate(trace.names) if name in _LOADING_CODE or _SETUP.match(name)}
+        of_driver = [(i, name) for i, name in enumerate(trace.names) if name.startswith(_OF_DRIVER)]
+        names = {i for i, name in of_driver if name in _LOADING_CODE or _SETUP.match(name)}
         ranges_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for part in (own, calls):
             for i in where(part.name, names):

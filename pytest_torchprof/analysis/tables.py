@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.collective_rows import by_collective
-from pytest_torchprof.analysis.kernel_rows import by_family, by_kernel
+from pytest_torchprof.analysis.kernel_rows import by_family, by_kernel, families
 from pytest_torchprof.analysis.operator_rows import by_op
 from pytest_torchprof.analysis.range_rows import by_annotation, by_module
 
@@ -35,5 +35,6 @@ def rows_by(
         return by_annotation(trace, chosen)
     if way == "module":
         return by_module(trace, chosen)
-    kernels = by_kernel(analysis.gpu_work, chosen) if kernels is None else kernels
-    return kernels if way == "kernel" else by_family(kernels)
+    if way == "family":
+        return families(analysis.gpu_work, chosen) if kernels is None else by_family(kernels)
+    return by_kernel(analysis.gpu_work, chosen) if kernels is None else kernels

@@ -210,16 +210,17 @@ def structure_hash(profile: Analysis) -> str:
     number_of: dict[tuple[str, int, str | None], int] = {}
     steps: dict[tuple[int, ...], None] = {}
     for step in profile.steps:
-        launched = []
+        kernels = profile.launching.brief_kernels(step.part)
+        keys = [(kernel.name, id(kernel.decoded), kernel.op) for kernel in kernels]
         # A large recording launches a few dozen kernels, each of them thousands of times.
-        for kernel in profile.launching.brief_kernels(step.part):
-            key = kernel.name, id(kernel.decoded), kernel.op
+        for key, kernel in dict(zip(keys, kernels, strict=True)).items():
             if key not in number_of:
                 number_of[key] = numbers.setdefault(_record(kernel).identity, len(numbers))
-            launched.append(number_of[key])
-        steps[tuple(launched)] = None
-    identities = list(numbers)
-    return hashlib.sha256(json.encode([[identities[i] for i in step] for step in steps])).hexdigest()[:16]
+        steps[tuple(map(number_of.__getitem__, keys))] = None
+    # As if the identities were encoded step after step, each of them once.
+    identities = list(map(json.encode, numbers))
+    of_steps = [b"[%b]" % b",".join(map(identities.__getitem__, step)) for step in steps]
+    return hashlib.sha256(b"[%b]" % b",".join(of_steps)).hexdigest()[:16]
 
 
 def records(kernels: Iterable[LaunchedKernel]) -> tuple[KernelRecord, ...]:

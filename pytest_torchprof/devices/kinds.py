@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -128,6 +128,7 @@ def _call_patterns() -> tuple[list[CallKind], Pattern[str]]:
     return [call for call, _ in calls], re.compile(whole)
 
 
+@lru_cache(maxsize=1024)
 def call_kind(name: str) -> CallKind:
     """Return the kind of the call ``name``; unknown calls are OTHER."""
     calls, pattern = _call_patterns()

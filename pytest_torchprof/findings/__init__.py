@@ -90,7 +90,7 @@ def _find(
     failures: dict[str, Reason] = {}
     for rule in rules:
         try:
-            matching += map(kept, tuple(rule.look(analysis)))
+            matching += [kept(finding) for finding in rule.look(analysis)]
         except NotMeasured as problem:
             failures[rule.code] = problem.reason
     return _with_sources(analysis, ranked(matching), rules), failures

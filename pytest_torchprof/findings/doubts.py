@@ -283,12 +283,15 @@ def _slow_across_steps(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     """Compare the n-th run of a kernel on the same operands in each step, where all steps have equally many runs."""
     trace, work = analysis.trace, analysis.gpu_work
     gpu, step_of = trace.gpu, trace.step_of_gpu_op
-    steps = len(analysis.steps)
+    start, end = gpu.start, gpu.end
+    steps, enough = len(analysis.steps), 1000 * at[RUN_US]
     for group in work.groups:
+        if group.time_ns < enough or max([end[i] - start[i] for i in group.members]) < enough:
+            continue
         if work.named[group.name].family in _ITS_OWN_TIME or len(group.members) % steps:
             continue
         runs: list[list[int]] = [[] for _ in range(steps)]
-        for i in sorted(group.members, key=gpu.start.__getitem__):
+        for i in sorted(group.members, key=start.__getitem__):
             runs[step_of[i]].append(i)
         if len({len(of_step) for of_step in runs}) == 1:
             for same in zip(*runs, strict=True):

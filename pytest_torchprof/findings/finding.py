@@ -27,7 +27,7 @@ from pytest_torchprof.text import is_huge
 from pytest_torchprof.text.reprs import bracketed, short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
@@ -267,10 +267,12 @@ class Rule(Struct, frozen=True, kw_only=True):
         reasons = (need.why_missing(analysis, *at) for need, at in values.items())
         return next((reason for reason in reasons if reason is not None), None)
 
-    def look(self, analysis: Analysis) -> Iterator[Finding]:
-        """Yield what the rule finds."""
+    def look(self, analysis: Analysis) -> Iterable[Finding]:
+        """Return what the rule finds."""
+        if not self.thresholds:
+            return self.find(analysis)
         values = {threshold: self.changed.get(threshold, threshold.value) for threshold in self.thresholds}
-        yield from self.find(analysis, values) if self.thresholds else self.find(analysis)
+        return self.find(analysis, values)
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

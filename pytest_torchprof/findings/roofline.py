@@ -69,12 +69,16 @@ def _far_below(analysis: Analysis, peak: Peak, times: float, small_us: float) ->
 
 def _slow(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> _FarBelow | None:
     """Return how far the group is below its roofline, None if it is not far below or that is unknown."""
+    count = len(group.members)
+    mean = group.time_ns / 1000 / count
+    if mean < times * small_us:
+        # Too short for that, whatever its work is.
+        return None
     work = analysis.gpu_work.operand_work(group)
     bound = _bound_us(analysis, group, work, peak)
     if bound is None or _explained(analysis, group):
         return None
-    count = len(group.members)
-    mean, least = group.time_ns / 1000 / count, max(bound, small_us)
+    least = max(bound, small_us)
     return _FarBelow(group, work, bound, (mean - least) * count) if mean >= times * least else None
 
 

@@ -82,9 +82,11 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     """Find that most operations were launched too late while the GPU was mostly idle and the CPU was launching."""
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
-    launching_us = launching_ns(analysis) / 1000
     warm = work.window_us - work.set_up.time_us
-    if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
+    if not busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
+        return
+    launching_us = launching_ns(analysis) / 1000
+    if launching_us <= busy_us:
         return
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
@@ -107,7 +109,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         longest_before=_awaited(analysis, before),
         within=within,
         within_too=within_too,
-        source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
+        source=_late_source(analysis),
         events=Events(idled=(gaps.starts, gaps.ends, gaps.before)),
         set_up_us=set_up_us,
         compiled=2 * late_us(analysis, _compiled_times(analysis.trace)) >= waited,
@@ -223,7 +225,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         stacks=len(analysis.trace.frames) > 0,
         within=within,
         within_too=within_too,
-        source=source_of_times(work, zip(late.before, lengths, strict=True)),
+        source=_late_source(analysis),
         events=Events(idled=(late.starts, late.ends, late.before)),
         saves_us=saves_us,
     )
@@ -287,6 +289,13 @@ def late_gaps(analysis: Analysis) -> Spans:
 def _late_within(analysis: Analysis) -> tuple[str | None, str | None]:
     """Return the range, or the two, in which a device waited so for most of the time."""
     return ranges_around(analysis.trace, late_gaps(analysis))
+
+
+@once
+def _late_source(analysis: Analysis) -> str | None:
+    """Return the user's line, or function, for whose work a device waited so most of the time."""
+    waited = zip(_late_gaps(analysis).before, _late_ns(analysis), strict=True)
+    return source_of_times(analysis.gpu_work, waited)
 
 
 def _awaited(analysis: Analysis, gpu_op: int) -> str:

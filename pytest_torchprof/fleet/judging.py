@@ -234,8 +234,7 @@ def _outcome(profile: Profile, verdicts: Sequence[Verdict]) -> tuple[Outcome, de
 
 
 def _families(profile: Profile) -> tuple[FamilyTime, ...]:
-    rows = [
+    return tuple(
         FamilyTime(family=row.family, library=row.library, count=row.count, time_us=row.time_us)
         for row in rows_by("family", profile, profile.steps)
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.time_us, row.family or "", row.library)))
+    )

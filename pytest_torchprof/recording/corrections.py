@@ -30,7 +30,8 @@ _BLIT = re.compile(r"__amd_rocclr_(fill|copy)\w*(?:\.kd)?")
 
 def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
     """Turn the kernels that fill and copy into fills and copies, in place; the direction of a copy is not known."""
-    kinds = {i: match[1] for i, name in enumerate(names) if (match := _BLIT.fullmatch(name)) is not None}
+    blits = [i for i, name in enumerate(names) if name.startswith("__amd_rocclr_")]
+    kinds = {i: match[1] for i in blits if (match := _BLIT.fullmatch(names[i])) is not None}
     for i in where(gpu.name, set(kinds)) if kinds else ():
         if gpu.kind[i] == KERNEL:
             gpu.kind[i] = MEMSET if kinds[gpu.name[i]] == "fill" else MEMCPY

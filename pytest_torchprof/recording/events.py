@@ -323,7 +323,7 @@ class Columns:
         if others:
             self._fold_others(others, types, stamps)
         self.count(len(events))
-        if unknown := roles.unknown:
+        if types.any_category and (unknown := roles.unknown):
             self.unknown += unknown
         self.samples_hardware |= _SAMPLES in of_category or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)

@@ -167,7 +167,8 @@ def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[byt
 
 def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
     """Return the text before the list of events, and the beginning of the list's content."""
-    text, looked, events = bytearray(), 0, 0
+    # Most often the first part has the key, and is not copied.
+    text, looked, events = b"", 0, 0
     for part in source:
         text += part
         if not events and not looked and (listed := _LIST.match(text)):
@@ -176,8 +177,8 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
             events = key.end()
         # Blanks open nothing; to look through all of them at each part takes the square of their number.
         if events and not part.isspace() and OPENING.match(text, events):
-            before = bytes(text[: events - 1])
-            return before if before.strip() else b"", bytes(memoryview(text)[events:])
+            before = text[: events - 1]
+            return before if before.strip() else b"", text[events:]
         if len(text) > AROUND:
             break
         # The key may cross the border of two parts.

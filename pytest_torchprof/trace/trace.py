@@ -399,7 +399,11 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def _names_of_ranges(self) -> list[tuple[int, str]]:
         """The names of operators and user annotations, which are a few of all."""
-        return [(i, self.names[i]) for i in {*self.ops.name, *self.annotations.name}]
+        return [(i, self.names[i]) for i in frozenset().union(*self._names_by_part)]
+
+    @cached_property
+    def _names_by_part(self) -> tuple[set[int], set[int]]:
+        return {*self.ops.name}, {*self.annotations.name}
 
     def ranges(self, name: str) -> list[Span]:
         """Return the ranges of this name, in start order.
@@ -425,8 +429,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _named(self, names: set[int]) -> Iterator[Span]:
         category: Literal["cpu_op", "user_annotation"]
-        for part in (self.ops, self.annotations):
+        for part, own_names in zip((self.ops, self.annotations), self._names_by_part, strict=True):
             category = "cpu_op" if part is self.ops else "user_annotation"
-            for i in where(part.name, names):
+            # A step's names are no operator's, and a column without any of them is not gone through.
+            for i in where(part.name, names & own_names):
                 tid = self.threads[part.thread[i]]
                 yield Span(self.names[part.name[i]], part.start[i], part.end[i], tid, category)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.text import Expression, word_list
+from pytest_torchprof.kernels.names.text import Expression, parse, word_list
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -68,6 +69,8 @@ def serves_products(text: Text) -> bool:
     return _BOOKKEEPING.search(function_of(text)) is not None
 
 
-def only_lasts(text: Text) -> bool:
-    """Return whether the function's name says that the kernel computes nothing and is made to take time."""
-    return _LASTS.search(function_of(text)) is not None
+@lru_cache(maxsize=16384)
+def only_lasts(name: str) -> bool:
+    """Return whether the name of a function says that the kernel computes nothing and is made to take time."""
+    # Kept as decoded names are: a fleet's recordings have the same kernels again and again.
+    return _LASTS.search(function_of(parse(name))) is not None
