@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
-_EMPTY = Raw(b"")
-NULL = Raw(b"null")
+# Bytes where the file has Raw: joining copies them without asking for a view.
+_EMPTY: Any = b""
+NULL: Any = b"null"
 """The very object that stands for what an event does not have."""
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from functools import cache
 from itertools import count, islice, repeat
 from operator import add
+from struct import pack
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
@@ -45,6 +46,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.trace.graph_annotations import Annotation
@@ -261,6 +263,11 @@ def _sizes(args: Iterable[Any]) -> list[int]:
     return sizes
 
 
+def _append(column: array[Any], values: Sequence[float]) -> None:
+    """Append the values to an array, in a third of the time that `array.fromlist` takes."""
+    column.frombytes(pack(f"{len(values)}{column.typecode}", *values))
+
+
 class Columns:
     """The columns of all events, filled by one call of :meth:`fold` for each piece of the file."""
 
@@ -401,13 +408,13 @@ class Columns:
                 if event.name in WITH_SETTINGS
                 # To join nothing takes as long as to join operands, which a suite's rule mostly leaves unrecorded.
                 else without
-                if arg.dims is arg.types is arg.strides is NULL
+                if arg.dims is NULL and arg.types is NULL and arg.strides is NULL
                 else inputs[joined((arg.dims, arg.types, arg.strides))]
                 for event, arg in zip(events, args, strict=True)
             ]
         )
         if role == RANGE:
-            part.external.fromlist([arg.external for arg in args])
+            _append(part.external, [arg.external for arg in args])
             if types.all_args and PARAMETERS in self.names:
                 self.parameters |= messages_of(args, first)
 
@@ -421,15 +428,15 @@ class Columns:
             streams = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(streams, args, strict=True)]
         gpu.stream.extend(self.streams.numbers(streams))
         gpu.correlation.extend([arg.correlation for arg in args])
-        gpu.external.fromlist([arg.external for arg in args])
-        gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
-        gpu.occupancy.fromlist([arg.occupancy for arg in args])
+        _append(gpu.external, [arg.external for arg in args])
+        _append(gpu.blocks_per_sm, [arg.blocks_per_sm for arg in args])
+        _append(gpu.occupancy, [arg.occupancy for arg in args])
         gpu.size.extend(_sizes(args))
         shapes, joined = self.shapes, b"\0".join
         numbers = [shapes[joined((arg.grid, arg.block, arg.registers, arg.shared))] for arg in args]
         if any(numbers):
             known = [number if number <= _MOST_SHAPES else 0 for number in numbers]
-            gpu.shape.fromlist([0] * (first - len(gpu.shape)) + known)
+            _append(gpu.shape, [0] * (first - len(gpu.shape)) + known)
         if types.all_args:
             gpu.graph.extend([arg.graph for arg in args])
             gpu.node.extend([arg.node for arg in args])
