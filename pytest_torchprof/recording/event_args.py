@@ -22,7 +22,6 @@ _EMPTY: Any = b""
 NULL: Any = b"null"
 """The very object that stands for what an event does not have."""
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
-Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Args(

@@ -9,20 +9,19 @@ from itertools import count, islice, repeat
 from operator import add
 from struct import pack
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
 
 import msgspec
-from msgspec import Struct, defstruct
+from msgspec import Meta, Struct, defstruct
 
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import Excess
-from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
+from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, LARGEST, MIB, too_large
 from pytest_torchprof.recording.event_args import (
     NULL,
     AllArgs,
     Allocation,
     FewArgs,
-    Fraction,
     Whole,
     annotations_of,
     messages_of,
@@ -57,7 +56,7 @@ class Kinds(NamedTuple):
 
     stamps: str
     all_args: bool
-    """Whether graphs and collectives are read; without it, decoding them is an error."""
+    """Whether graphs, collectives and what has no end are read; without it, decoding them is an error."""
     any_category: bool
     """Whether events of any category are read; without it, decoding one that is not `_USUAL` is an error."""
     event: type[Struct]
@@ -117,12 +116,13 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
     """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
     stamp, args = _stamp(stamps), AllArgs if all_args else FewArgs
+    took = stamp if all_args else _stamp(stamps, least=0)
     category: Any = str if any_category else Literal[*_USUAL]
     event = defstruct(
         "Event",
         [
             *(("cat", category), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
-            *(("ts", stamp), ("dur", stamp), ("args", args, args())),
+            *(("ts", stamp), ("dur", took), ("args", args, args())),
         ],
         tag_field="ph",
         tag="X",
@@ -138,12 +138,13 @@ def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
 _IDENTITY: Any = Whole | str
 
 
-def _stamp(stamps: str) -> Any:
+def _stamp(stamps: str, least: int = -LARGEST) -> Any:
     if stamps == EXACT:
         from decimal import Decimal  # noqa: PLC0415 - few files need it
 
         return Decimal
-    return Whole if stamps == WHOLE else Whole | Fraction
+    bounds = Meta(ge=least, le=LARGEST)
+    return Annotated[int, bounds] if stamps == WHOLE else Annotated[int, bounds] | Annotated[float, bounds]
 
 
 @cache
@@ -336,7 +337,8 @@ class Columns:
         known = len(self.names), len(self.inputs)
         for role, (start, took) in times.items():
             part = self._parts[role]
-            if min(took) < 0:
+            # Other types of events have refused it already.
+            if (types.all_args or stamps == EXACT) and min(took) < 0:
                 self.unended += sum(map((0).__gt__, took)) if isinstance(part, GpuOps) else 0
                 took = list(map(max, took, repeat(0)))  # noqa: PLW2901 - it has no end
             part.start.extend(start)
