@@ -1,7 +1,5 @@
 """The ``args`` of a trace's events, as msgspec decodes them: fields that nothing uses are left out."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,14 +12,17 @@ from pytest_torchprof.trace.graph_annotations import annotation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
-_EMPTY = Raw(b"")
-NULL = Raw(b"null")
+# Annotations are no texts here: msgspec would evaluate each of them for every type that it makes.
+
+# Bytes where the file has Raw: joining copies them without asking for a view.
+_EMPTY: Any = b""
+NULL: Any = b"null"
 """The very object that stands for what an event does not have."""
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
-Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Args(
@@ -81,6 +82,18 @@ class FewArgs(Args, frozen=True, gc=False, rename=_RARE):
     graph: Literal[0] = 0
     node: Literal[0] = 0
     collective: None = None
+
+
+def part_of(args: type[Args], without: "AbstractSet[str]") -> type[Struct]:
+    """Return a type of ``args`` that lacks some of the fields, each of which takes time even where it is not given."""
+    fields = [field for field in msgspec.structs.fields(args) if field.name not in without]
+    return msgspec.defstruct(
+        args.__name__,
+        [(field.name, field.type, field.default) for field in fields],
+        rename={field.name: field.encode_name for field in fields},
+        frozen=True,
+        gc=False,
+    )
 
 
 class AllArgs(
@@ -158,7 +171,7 @@ def quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
     return value if -most <= value <= most else None
 
 
-def messages_of(events_args: Sequence[AllArgs], first: int) -> dict[int, Message]:
+def messages_of(events_args: "Sequence[AllArgs]", first: int) -> dict[int, Message]:
     """Return the messages of collectives in the events, by their index in a column."""
     return {
         i: Message(
@@ -179,13 +192,13 @@ def messages_of(events_args: Sequence[AllArgs], first: int) -> dict[int, Message
     }
 
 
-def annotations_of(args: Sequence[AllArgs], first: int) -> dict[int, Annotation]:
+def annotations_of(args: "Sequence[AllArgs]", first: int) -> "dict[int, Annotation]":
     """Return the annotations of nodes of CUDA graphs, by their index in a column."""
     nodes = ((i, event_args) for i, event_args in enumerate(args, first) if event_args.graph or event_args.node)
     return {i: annotated for i, event_args in nodes if (annotated := _annotation(event_args)) is not None}
 
 
-def _annotation(args: AllArgs) -> Annotation | None:
+def _annotation(args: AllArgs) -> "Annotation | None":
     written = (args.scope, args.bare_scope, args.first_scope, args.module, args.phase)
     if not any(written):
         return None

@@ -1,38 +1,41 @@
-"""The events of a trace file: decoded by msgspec without unused fields, and collected into columns."""
+"""The events of a trace file, as msgspec decodes them, collected into columns."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from functools import cache
-from itertools import count, islice, repeat
-from operator import add
+from itertools import chain, count, islice
+from operator import gt
+from struct import pack
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
-
-import msgspec
-from msgspec import Struct, defstruct
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import Excess
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
-from pytest_torchprof.recording.event_args import (
-    NULL,
-    AllArgs,
-    Allocation,
-    FewArgs,
-    Fraction,
-    Whole,
-    annotations_of,
-    messages_of,
-    quantity,
+from pytest_torchprof.recording.event_args import NULL, annotations_of, messages_of, quantity
+from pytest_torchprof.recording.kinds import (
+    CALL,
+    FORWARD_BACKWARD,
+    FRAME,
+    GPU,
+    GPU_NOTE,
+    LEFT_OUT,
+    MEMORY,
+    NOTE,
+    OWN,
+    RANGE,
+    ROLES,
+    RUN,
+    USUAL,
+    Likely,
+    categories_like,
+    kinds,
+    narrowed,
 )
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
 from pytest_torchprof.trace.columns import (
     ABSENT,
-    KERNEL,
-    MEMCPY,
-    MEMSET,
     PARAMETERS,
     WITH_SETTINGS,
     Allocations,
@@ -45,127 +48,11 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from array import array
+    from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.recording.kinds import Kinds
     from pytest_torchprof.trace.graph_annotations import Annotation
-
-
-class Kinds(NamedTuple):
-    """The types of events for one way of reading time stamps; decoders of a list of events and of a single one."""
-
-    stamps: str
-    all_args: bool
-    """Whether graphs and collectives are read; without it, decoding them is an error."""
-    any_category: bool
-    """Whether events of any category are read; without it, decoding one that is not `_USUAL` is an error."""
-    event: type[Struct]
-    other: type[Struct]
-    """Any event that is not complete; its ``label`` is the name of an instant, and the category of other events."""
-    start: type[Struct]
-    """The start of an arrow."""
-    finish: type[Struct]
-    instant: type[Struct]
-    counter: type[Struct]
-    events: msgspec.json.Decoder[list[Any]]
-    single: msgspec.json.Decoder[Any]
-
-
-RANGE, NOTE, FRAME, CALL, OWN, GPU_NOTE = "range", "note", "frame", "call", "own", "GPU note"
-GPU = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
-"""The kinds of GPU operations, by role."""
-FORWARD_BACKWARD, MEMORY = "fwdbwd", "[memory]"
-"""The category of arrows from an operator to its backward, and the name of allocations."""
-ROLES = {
-    "cpu_op": RANGE,
-    "operator": RANGE,
-    "user_annotation": NOTE,
-    "python_function": FRAME,
-    "cuda_runtime": CALL,
-    "cuda_driver": CALL,
-    "runtime": CALL,
-    "xpu_runtime": CALL,
-    "xpu_driver": CALL,
-    "kernel": "kernel",
-    "gpu_memcpy": "memcpy",
-    "memcpy": "memcpy",
-    "gpu_memset": "memset",
-    "memset": "memset",
-    "overhead": OWN,
-    "gpu_user_annotation": GPU_NOTE,
-}
-"""The roles of complete events by category; in the oldest files some categories begin with a capital."""
-_LEFT_OUT = {
-    *("cuda_sync", "cuda_event", "cuda_profiler_range", "external_correlation", "trace"),
-    *("cpu_instant_event", "collective_comm", "gpu_pm_counter", "xpu_sync", "glow_runtime"),
-    # torch 2.15's own profiler (CuspyConfig): nodes of graphs that run on the CPU, or only record an event.
-    *("graph_host_node", "graph_event_node", "hardware_counters"),
-}
-"""Categories of kineto that are not the GPU's work, although some name a stream (kineto's ActivityType.cpp)."""
-
-_USUAL = frozenset((*ROLES, *_LEFT_OUT, *map(str.capitalize, (*ROLES, *_LEFT_OUT))))
-"""The categories of which msgspec makes no text: it returns the one that stands here, for each event the same."""
-_LAUNCH_ARROWS = ("ac2g", "async", "async_cpu_to_gpu", "async_gpu")
-"""Categories of arrows from a launch to its work, which nothing uses: correlation ids say the same."""
-
-# The phases of Chrome's trace format; of these kineto writes s, t, f (arrows), i (instants), M (names), C (counters).
-_PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
-
-
-@cache
-def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
-    """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
-    stamp, args = _stamp(stamps), AllArgs if all_args else FewArgs
-    category: Any = str if any_category else Literal[*_USUAL]
-    event = defstruct(
-        "Event",
-        [
-            *(("cat", category), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
-            *(("ts", stamp), ("dur", stamp), ("args", args, args())),
-        ],
-        tag_field="ph",
-        tag="X",
-        gc=False,
-    )
-    others = _others(stamps, any_category=any_category)
-    union: Any = Union[event, *others.values()]
-    decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
-    other, start, finish, instant, counter = (others[phase] for phase in "MsfiC")
-    return Kinds(stamps, all_args, any_category, event, other, start, finish, instant, counter, *decoders)
-
-
-_IDENTITY: Any = Whole | str
-
-
-def _stamp(stamps: str) -> Any:
-    if stamps == EXACT:
-        from decimal import Decimal  # noqa: PLC0415 - few files need it
-
-        return Decimal
-    return Whole if stamps == WHOLE else Whole | Fraction
-
-
-@cache
-def _others(stamps: str, *, any_category: bool) -> Mapping[str, type[Struct]]:
-    """Return the types of events that are not complete, by phase."""
-    stamp, identity = _stamp(stamps), _IDENTITY
-    label: Any = ("label", str, "")
-    arrow = [label, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
-    if not any_category:
-        # Three of ten events are such arrows.
-        arrow = [("label", Literal[_LAUNCH_ARROWS], "")]
-    instant = [label, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
-    more = {"s": arrow, "f": arrow, "i": instant, "C": [label, ("name", str, "")]}
-    return {
-        phase: defstruct(
-            f"Event_{ord(phase)}",
-            more.get(phase, [label]),
-            rename={"label": "name" if phase == "i" else "cat"},
-            tag_field="ph",
-            tag=phase,
-            gc=False,
-        )
-        for phase in _PHASES
-    }
 
 
 _KEPT = {FORWARD_BACKWARD, MEMORY}
@@ -236,6 +123,36 @@ class _Roles:
         self.of_category: dict[str, list[Any]] = {}
         """The list for the events of each category; categories of one role share it."""
 
+    def sort(self, events: list[Any], types: Kinds) -> tuple[list[Any], set[tuple[str, str]]]:
+        """Sort complete events, and return those of the others that are kept, and counters' categories and names."""
+        others: list[Any] = []
+        counters: set[tuple[str, str]] = set()
+        if types.only is not None:
+            self.begin(types.only).extend(events)
+            return others, counters
+        complete: Any = types.event
+        counter: Any = types.counter
+        # Asking the type takes a fifth of the time that asking events of changing types for a label takes.
+        unused: Any = (types.start, types.finish) if not types.any_category else (None, None)
+        start, finish = unused
+        timed = types.start, types.finish, types.instant
+        of_category = self.of_category
+        for event in events:
+            kind = type(event)
+            if kind is complete:
+                try:
+                    of_category[event.cat].append(event)
+                except KeyError:
+                    self.begin(event.cat).append(event)
+            elif kind is start or kind is finish:
+                continue
+            elif event.label in _KEPT:
+                if kind in timed:
+                    others.append(event)
+            elif kind is counter:
+                counters.add((event.label, event.name))
+        return others, counters
+
     def begin(self, category: str) -> list[Any]:
         """Return the list for events of a category of which this is the first one."""
         role = ROLES.get(category.lower())
@@ -245,8 +162,8 @@ class _Roles:
     @property
     def unknown(self) -> Counter[str]:
         """How many events of each unknown category ran on a stream."""
-        others = [category for category in self.of_category if category not in _USUAL]
-        unknown = [category for category in others if category.lower() not in ROLES.keys() | _LEFT_OUT]
+        others = [category for category in self.of_category if category not in USUAL]
+        unknown = [category for category in others if category.lower() not in ROLES.keys() | LEFT_OUT]
         return Counter(
             event.cat for category in unknown for event in self.of_category[category] if event.args.stream is not None
         )
@@ -261,6 +178,11 @@ def _sizes(args: Iterable[Any]) -> list[int]:
     return sizes
 
 
+def _append(column: array[Any], values: Sequence[float]) -> None:
+    """Append the values to an array, in a third of the time that `array.fromlist` takes."""
+    column.frombytes(pack(f"{len(values)}{column.typecode}", *values))
+
+
 class Columns:
     """The columns of all events, filled by one call of :meth:`fold` for each piece of the file."""
 
@@ -269,6 +191,9 @@ class Columns:
         self._weight = 0
         self.types = kinds(WHOLE, all_args=False, any_category=False)
         """How the events so far were read."""
+        self.narrow: Kinds | None = None
+        """How the next pieces are read first, if the last ones were alike."""
+        self._likely = Likely(None, frozenset(), (frozenset(), frozenset()), 0)
         self.names = _numbering()
         self.threads = _Threads()
         self.streams = _Threads()
@@ -303,41 +228,48 @@ class Columns:
 
     def fold(self, events: list[Any], types: Kinds, stamps: str) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
-        complete: Any = types.event
-        counter: Any = types.counter
-        roles, others, counters = _Roles(), [], set()
-        of_category = roles.of_category
-        for event in events:
-            kind = type(event)
-            if kind is complete:
-                try:
-                    of_category[event.cat].append(event)
-                except KeyError:
-                    roles.begin(event.cat).append(event)
-            elif event.label in _KEPT:
-                others.append(event)
-            elif kind is counter:
-                counters.add((event.label, event.name))
+        roles = _Roles()
+        others, counters = roles.sort(events, types)
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
         times = {role: times_ns(members, stamps) for role, members in roles.events.items() if members}
+        moments = in_ns([event.ts for event in others], stamps)
         if others:
-            self._fold_others(others, types, stamps)
+            self._fold_others(others, moments, types)
         self.count(len(events))
         if types.any_category and (unknown := roles.unknown):
             self.unknown += unknown
-        self.samples_hardware |= _SAMPLES in of_category or any(map(_is_of_hardware, counters))
+        self.samples_hardware |= _SAMPLES in roles.of_category or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
-        for role, (start, took) in times.items():
+        for role, (start, end) in times.items():
             part = self._parts[role]
-            if min(took) < 0:
-                self.unended += sum(map((0).__gt__, took)) if isinstance(part, GpuOps) else 0
-                took = list(map(max, took, repeat(0)))  # noqa: PLW2901 - it has no end
+            # The usual types refuse what has no end.
+            if (types.any_category or stamps == EXACT) and (unended := sum(map(gt, start, end))):
+                self.unended += unended if isinstance(part, GpuOps) else 0
+                end = list(map(max, start, end))  # noqa: PLW2901
             part.start.extend(start)
-            part.end.extend(map(add, start, took))
+            part.end.extend(end)
             names, members = self.names, roles.events[role]
             part.name.extend([names[event.name] for event in members])
             self._arguments(part, role, members, types)
         self._weigh(known)
+        if types is not self.narrow and not types.any_category:
+            self._expect(roles, types, len(events))
+
+    def _expect(self, roles: _Roles, types: Kinds, events: int) -> None:
+        """Have the next pieces read by narrow types if this one is like those before it."""
+        members, before = roles.of_category, self._likely
+        only = next(iter(members)) if len(members) == 1 and len(next(iter(members.values()))) == events else None
+        categories, ids, pieces = frozenset(members) if only else categories_like(members.keys()), before.ids, 1
+        if categories == before.categories:
+            ids, pieces = ids if before.pieces else None, before.pieces + 1
+        if pieces == RUN:
+            complete, pieces = [*chain(*members.values())], 0
+            known = ids or (frozenset(), frozenset())
+            found = {event.pid for event in complete}, {event.tid for event in complete}
+            ids = None if ids is None else (known[0] | found[0], known[1] | found[1])
+        self._likely = Likely(only, categories, ids, pieces)
+        if not pieces:
+            self.narrow = narrowed(types, self._likely)
 
     def _arguments(
         self, part: Ranges | Calls | GpuOps | GpuRanges, role: str, members: list[Any], types: Kinds
@@ -368,17 +300,13 @@ class Columns:
         if self._weight > DISTINCT:
             raise too_large(Excess.DISTINCT, DISTINCT // MIB)
 
-    def _fold_others(self, events: list[Any], types: Kinds, stamps: str) -> None:
+    def _fold_others(self, events: list[Any], moments: list[int], types: Kinds) -> None:
         """Append arrows from forward to backward, and allocations."""
         start: Any = types.start
-        finish: Any = types.finish
         instant: Any = types.instant
-        # First all that can fail, as above.
-        kept = [event for event in events if type(event) in (start, finish, instant)]
-        moments = in_ns([event.ts for event in kept], stamps)
         arrows, allocations = self.arrows, self.allocations
-        threads = self.threads.numbers([event.tid for event in kept])
-        for event, moment, thread in zip(kept, moments, threads, strict=True):
+        threads = self.threads.numbers([event.tid for event in events])
+        for event, moment, thread in zip(events, moments, threads, strict=True):
             if type(event) is instant:
                 allocations.moment.append(moment)
                 allocations.thread.append(thread)
@@ -401,13 +329,13 @@ class Columns:
                 if event.name in WITH_SETTINGS
                 # To join nothing takes as long as to join operands, which a suite's rule mostly leaves unrecorded.
                 else without
-                if arg.dims is arg.types is arg.strides is NULL
+                if arg.dims is NULL and arg.types is NULL and arg.strides is NULL
                 else inputs[joined((arg.dims, arg.types, arg.strides))]
                 for event, arg in zip(events, args, strict=True)
             ]
         )
         if role == RANGE:
-            part.external.fromlist([arg.external for arg in args])
+            _append(part.external, [arg.external for arg in args])
             if types.all_args and PARAMETERS in self.names:
                 self.parameters |= messages_of(args, first)
 
@@ -421,15 +349,15 @@ class Columns:
             streams = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(streams, args, strict=True)]
         gpu.stream.extend(self.streams.numbers(streams))
         gpu.correlation.extend([arg.correlation for arg in args])
-        gpu.external.fromlist([arg.external for arg in args])
-        gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
-        gpu.occupancy.fromlist([arg.occupancy for arg in args])
+        _append(gpu.external, [arg.external for arg in args])
+        _append(gpu.blocks_per_sm, [arg.blocks_per_sm for arg in args])
+        _append(gpu.occupancy, [arg.occupancy for arg in args])
         gpu.size.extend(_sizes(args))
         shapes, joined = self.shapes, b"\0".join
         numbers = [shapes[joined((arg.grid, arg.block, arg.registers, arg.shared))] for arg in args]
         if any(numbers):
             known = [number if number <= _MOST_SHAPES else 0 for number in numbers]
-            gpu.shape.fromlist([0] * (first - len(gpu.shape)) + known)
+            _append(gpu.shape, [0] * (first - len(gpu.shape)) + known)
         if types.all_args:
             gpu.graph.extend([arg.graph for arg in args])
             gpu.node.extend([arg.node for arg in args])

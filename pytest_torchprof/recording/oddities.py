@@ -13,12 +13,12 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.unreadable import NoEvent, OddEvent, Oddity
 from pytest_torchprof.recording.bounds import LATEST_US, RefusedError
 from pytest_torchprof.recording.event_args import AllArgs, quantity
-from pytest_torchprof.recording.events import GPU, ROLES
+from pytest_torchprof.recording.kinds import GPU, ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.recording.events import Kinds
+    from pytest_torchprof.recording.kinds import Kinds
 
 
 _NUMBER = rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?"

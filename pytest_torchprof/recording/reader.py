@@ -53,7 +53,8 @@ from pytest_torchprof.recording.corrections import (
     name_operators,
     put_calls_on_their_threads,
 )
-from pytest_torchprof.recording.events import Columns, kinds
+from pytest_torchprof.recording.events import Columns
+from pytest_torchprof.recording.kinds import kinds
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
     ZIP,
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_torchprof.reasons.unreadable import OfPath
-    from pytest_torchprof.recording.events import Kinds
+    from pytest_torchprof.recording.kinds import Kinds
 
 _Read = TypeVar("_Read")
 _EVENTS = "traceEvents"
@@ -172,6 +173,8 @@ def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw],
 
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
     """Fold the events, read as those before or more thoroughly; one event at a time if one is odd."""
+    if _fold_likely(columns, text):
+        return
     types = columns.types
     while True:
         try:
@@ -181,7 +184,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
         except msgspec.ValidationError as odd:
             if types.stamps == WHOLE and "`float`" in str(odd):
                 types = _finer(types)
-            elif not types.any_category and str(odd).endswith(".cat`"):
+            elif not types.any_category and str(odd).endswith((".cat`", ".ph`", ".dur`")):
                 types = kinds(types.stamps, all_args=types.all_args, any_category=True)
             elif not types.all_args:
                 types = kinds(types.stamps, all_args=True, any_category=types.any_category)
@@ -194,6 +197,25 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
     types = kinds(types.stamps, all_args=True, any_category=True)
     columns.fold(events_of(text, types, columns.events), types, EXACT)
+
+
+def _fold_likely(columns: Columns, text: bytes | msgspec.Raw) -> bool:
+    """Fold the events if they are what is likely after those before, and return whether they are."""
+    types = columns.narrow
+    if types is None or not isinstance(text, bytes):
+        return False
+    try:
+        # Where a run ends inside of a piece, its last event shows it: the others are not decoded in vain.
+        types.events.decode(b"[" + text[text.rfind(b"{", 0, text.rfind(b'"ph"')) :])
+    except msgspec.DecodeError:
+        columns.narrow = None
+        return False
+    try:
+        columns.fold(types.events.decode(text), types, types.stamps)
+    except (TooFineError, msgspec.ValidationError):
+        columns.narrow = None
+        return False
+    return True
 
 
 def _finer(types: Kinds) -> Kinds:

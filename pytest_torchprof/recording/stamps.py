@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.unreadable import StampTooLate
@@ -24,14 +25,15 @@ class TooFineError(Exception):
 
 
 def times_ns(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
-    """Return starts and durations in ns."""
-    if stamps == WHOLE:
-        return [event.ts * 1000 for event in events], [event.dur * 1000 for event in events]
-    return in_ns([event.ts for event in events], stamps), in_ns([event.dur for event in events], stamps)
+    """Return starts and ends in ns."""
+    starts = in_ns([event.ts for event in events], stamps)
+    return starts, list(map(add, starts, in_ns([event.dur for event in events], stamps)))
 
 
 def in_ns(times: list[Any], stamps: str) -> list[int]:
     """Return times in ns; TooFineError if they need the exact types."""
+    if stamps == WHOLE:
+        return [us * 1000 for us in times]
     if stamps == EXACT:
         _check(times)
     elif stamps == FRACTIONAL and (latest := max(times, default=0)) >= _FAR_US:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from pytest_torchprof.recording.events import GPU, ROLES
+from pytest_torchprof.recording.kinds import GPU, ROLES
 from pytest_torchprof.recording.reader import read, repaired
 from pytest_torchprof.recording.text import inflated
 from pytest_torchprof.text import counted
