@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from itertools import compress, repeat
 from math import inf
-from operator import lt
+from operator import lt, sub
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -321,10 +321,10 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     linked = [i for i in work.kernels if call_of[i] >= 0]
     if not linked:
         return
-    begun, launched_at = trace.gpu.start, [launched[call_of[i]] for i in linked]
-    delays = [(begun[i] - at_ns) / 1000 for i, at_ns in zip(linked, launched_at, strict=True)]
+    launched_at = [launched[call_of[i]] for i in linked]
+    delays_ns = list(map(sub, map(trace.gpu.start.__getitem__, linked), launched_at))
     first_launched = launched_at.index(min(launched_at))
-    first, middle = delays[first_launched], sorted(delays)[len(delays) // 2]
+    first, middle = delays_ns[first_launched] / 1000, sorted(delays_ns)[len(delays_ns) // 2] / 1000
     started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)
     slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle
     if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):
