@@ -33,7 +33,7 @@ from pytest_torchprof.findings.places import ranges_around, source_of_times
 from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,16 +82,19 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     """Find that most operations were launched too late while the GPU was mostly idle and the CPU was launching."""
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
-    launching_us = launching_ns(analysis) / 1000
     warm = work.window_us - work.set_up.time_us
-    if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
+    # Most recordings end at what costs little to know.
+    if not busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
+        return
+    launching_us = launching_ns(analysis) / 1000
+    if launching_us <= busy_us:
         return
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
     lengths = _late_ns(analysis)
     waited = sum(lengths) / 1000 / len(work.by_device)
-    longest_ns, before, since, until = max(zip(lengths, gaps.before, gaps.starts, gaps.ends, strict=True))
+    longest_ns, before, since, until = _longest_late(analysis)
     set_up_us = late_us(analysis, work.set_up.spans)
     within, within_too = _late_within(analysis)
     yield OverheadBound(
@@ -185,7 +188,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before, since, until = max(zip(lengths, late.before, late.starts, late.ends, strict=True))
+    longest_ns, before, since, until = _longest_late(analysis)
     silent_us = late_silent_us(analysis)
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
@@ -274,6 +277,13 @@ def _late_gaps(analysis: Analysis) -> Gaps:
 def _late_ns(analysis: Analysis) -> Sequence[int]:
     """Return the length of each of these gaps."""
     return _late_gaps(analysis).lengths()
+
+
+def _longest_late(analysis: Analysis) -> tuple[int, int, int, int]:
+    """Return the longest of these gaps: its length, the operation that ended it, its start and its end."""
+    late, lengths = _late_gaps(analysis), _late_ns(analysis)
+    longest_ns = max(lengths)
+    return max((longest_ns, late.before[i], late.starts[i], late.ends[i]) for i in where(lengths, {longest_ns}))
 
 
 @once
