@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builder import TraceBuilder
+from builder import AUTOGRAD, MAIN, TraceBuilder
 from facts import why_not
 
 from pytest_torchprof import NotMeasured, load
@@ -250,6 +250,16 @@ def test_a_copy_that_blocks_and_a_wait_within_it_are_one_wait(name, within, tmp_
     (found,) = [finding for finding in profile.findings if finding.code == "implicit-sync"]
     assert (found.syncs, found.time_us, found.ops) == (1, 750, {"aten::item": 1})
     assert sum(found.causes_us.values()) == 750
+
+
+def test_while_two_threads_wait_at_once_the_gpu_idles_only_once(findings):
+    builder = TraceBuilder()
+    builder.launched(MUL, 0, dur=292)
+    for tid, start in ((MAIN, 100), (AUTOGRAD, 200)):
+        builder.op("aten::item", start - 10, 820, tid=tid)
+        builder.sync(start, 800, what="stream sync", tid=tid)
+    found = findings(builder)["implicit-sync"]
+    assert (found.time_us, found.idle_us, found.causes_idle_us) == (1600, 700, {"value": 1300})
 
 
 def test_the_profilers_own_wait_is_no_finding(findings):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 # What changes a graph between its replays, or switches nodes of it off.
-_CHANGES = re.compile(r"(?:cuda|cu)Graph(?:Exec\w*(?:Update|SetParams)\w*|NodeSetEnabled\w*)")
+_CHANGES = r"(?:cuda|cu)Graph(?:Exec\w*(?:Update|SetParams)\w*|NodeSetEnabled\w*)"
 _GRAPH_BITS = 32
 
 
@@ -70,7 +70,7 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
 
 
 def _graph_changes(trace: Trace) -> list[int]:
-    names = {i for i in set(trace.calls.name) if _CHANGES.match(trace.names[i])}
+    names = {i for i in set(trace.calls.name) if re.match(_CHANGES, trace.names[i])}
     return sorted(trace.calls.start[i] for i in where(trace.calls.name, names)) if names else []
 
 

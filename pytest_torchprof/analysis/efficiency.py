@@ -171,8 +171,8 @@ def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
 
 TF32_FROM = 8
 """The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
-_WITH_TF32 = re.compile(r"ampere|hopper|tf32|sm_?(?:[89]|1[0-2])\d")
-_BEFORE_TF32 = re.compile(r"maxwell|volta|turing|sm_?[5-7]\d")
+_WITH_TF32 = r"ampere|hopper|tf32|sm_?(?:[89]|1[0-2])\d"
+_BEFORE_TF32 = r"maxwell|volta|turing|sm_?[5-7]\d"
 """The GPU generations for which kernels were made, as their names show them."""
 
 
@@ -351,4 +351,6 @@ def has_tf32(trace: Trace) -> bool:
         return max(known) >= TF32_FROM
     named = [trace.names[name] for name in set(trace.gpu.name)]
     # Newer GPUs run older ones' kernels too.
-    return any(map(_WITH_TF32.search, named)) or not any(map(_BEFORE_TF32.search, named))
+    return any(re.search(_WITH_TF32, name) for name in named) or not any(
+        re.search(_BEFORE_TF32, name) for name in named
+    )

@@ -112,9 +112,9 @@ class Launching:
         """Return the names of the ranges around and including the operator, outermost first."""
         return self._chains.of(op)
 
-    def chains(self, ops: Iterable[int]) -> list[tuple[str, ...]]:
-        """Return for each operator the names of the ranges around and including it, as `chain` does."""
-        return self._chains.of_each(ops)
+    def chain_numbers(self, ops: Iterable[int]) -> list[int]:
+        """Return for each operator the number of its chain, which is that of all that are equal."""
+        return self._chains.numbers(ops)
 
     def one_of_each_chain(self, gpu_ops: Sequence[int]) -> Iterable[int]:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""

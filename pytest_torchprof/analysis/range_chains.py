@@ -26,10 +26,6 @@ class RangeChains:
         """Return the names of the ranges around and including the operator, outermost first; none for ABSENT."""
         return self._chains[self.number(op)]
 
-    def of_each(self, ops: Iterable[int]) -> list[tuple[str, ...]]:
-        """Return the chains of many operators; equal ones are one object."""
-        return list(map(self._chains.__getitem__, self.numbers(ops)))
-
     def number(self, op: int) -> int:
         """Return the number of the operator's chain, which is that of all that are equal."""
         return self._chain_of[op] if op in self._chain_of else self.numbers((op,))[0]

@@ -73,7 +73,7 @@ _APART_NS = 30_000
 """The profiler puts the GPU's times on the CPU's clock to a few microseconds; beyond that the two disagree."""
 _LOGS = ("ERROR", "WARNING", "INFO")
 # libkineto/src: CuptiActivityApi.cpp, RoctracerLogger.cpp, CuptiActivityProfiler.cpp ("Record counts").
-_LOSS = re.compile(r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1")
+_LOSS = r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1"
 
 
 def doubt_of(trace: Trace) -> Reason | None:
@@ -364,6 +364,6 @@ def _reported_loss(trace: Trace) -> Reason | None:
     for log in _LOGS:
         lines = trace.header.get(log)
         for line in lines if isinstance(lines, list) else ():
-            if match := _LOSS.search(str(line)):
+            if match := re.search(_LOSS, str(line)):
                 return LossNoted(match[0])
     return None

@@ -66,7 +66,7 @@ class UsageError(TorchprofError):
     code = Code.BAD_USAGE
 
 
-_BRACKETS: Final = re.compile(r"\[[^\[\]]*\]|\([^()]*\)")
+_BRACKETS: Final = r"\[[^\[\]]*\]|\([^()]*\)"
 """A bracketed group in a line of usage."""
 
 
@@ -80,7 +80,7 @@ class _Help(HelpFormatter):
             return shown
         # Each way to call it begins with the program's name.
         ways = re.split(rf"\s+(?={re.escape(self._prog)} )", " ".join(shown.split()).removeprefix("usage: "))
-        first, *others = (_BRACKETS.sub(self._together, way) for way in ways)
+        first, *others = (re.sub(_BRACKETS, self._together, way) for way in ways)
         lines = [f"usage: {first}", *(f"       {way}" for way in others)]
         return "\n".join(broken(line, max(self._width, 20), hanging=9) for line in lines).replace("\0", " ") + "\n\n"
 

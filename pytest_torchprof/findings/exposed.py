@@ -33,9 +33,9 @@ EXPOSED = Threshold(
 
 _ENOUGH: Final = 4
 """Collectives alike, of which a quarter says how long it takes to send."""
-_WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
-    ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
-    ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
+_WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], str], ...]] = (
+    ("ddp", r"DistributedDataParallel\.forward|torch\.distributed\.ddp\."),
+    ("fsdp", r"FullyShardedDataParallel\.|FSDP::"),
 )
 
 
@@ -103,7 +103,7 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str], events:
         computing_us=computing_us,
         cpu_held_up=is_held_up(analysis),
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
-        wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
+        wrappers=tuple(name for name, sign in _WRAPPERS if any(re.match(sign, each) for each in analysis.trace.names)),
         events=events,
         # What overlaps needs something to compute, and what waits, or may wait, another rank that comes earlier.
         saves_us=min(lost_us, beyond_us + uncompared_us + computing_us),

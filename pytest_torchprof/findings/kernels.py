@@ -27,6 +27,7 @@ from pytest_torchprof.findings.finding import (
 from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -241,8 +242,7 @@ def _innermost(analysis: Analysis, children: Sequence[int], inside: Mapping[int,
         holders = {i for i in children if ops.name[i] == innermost}
         children = trace.nesting.children(holders)
         inside = _time_by_name(ops, children)
-    called = [i for i, op in enumerate(trace.around_calls) if op in holders]
-    by_call = _time_by_name(calls, called)
+    by_call = _time_by_name(calls, where(trace.around_calls, holders))
     call = max(by_call, key=lambda candidate: by_call[candidate], default=None)
     return (innermost, spent) if call is None or 2 * by_call[call] < spent else (call, by_call[call])
 

@@ -134,7 +134,7 @@ def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
 
     The work it waits for was launched before the recording and has no event: the device may well have been busy.
     """
-    if analysis.trace.metadata is not None:
+    if analysis.trace.metadata is not None or not launched_waits(analysis):
         return []
     trace, first = analysis.trace, _first_of_their_streams(analysis.gpu_work)
     # After a wait for the whole device nothing is left of what came before.

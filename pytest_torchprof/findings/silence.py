@@ -155,21 +155,23 @@ def _idle_us(work: GpuWork) -> float:
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time of the window in which neither the CPU nor a GPU has any event."""
     work, gaps = analysis.gpu_work, silent_times(analysis)
-    lengths_ns, longest_first_ns = _lengths_ns(analysis)
-    together = list(accumulate(longest_first_ns))
-    silent_us = together[-1] / 1000 if gaps else 0.0
+    silent_ns = sum(_lengths_ns(analysis))
+    silent_us = silent_ns / 1000
     if not gaps or work.share_of_window(silent_us) < at[SILENT]:
         return
-    few = 1 + next(i for i, ns in enumerate(together) if ns >= _MOST_OF_IT * together[-1])
-    longest = lengths_ns.index(together[0])
+    longest_first_ns = _longest_first_ns(analysis)
+    few, few_ns = next(
+        (count, ns) for count, ns in enumerate(accumulate(longest_first_ns), 1) if ns >= _MOST_OF_IT * silent_ns
+    )
+    longest = _lengths_ns(analysis).index(longest_first_ns[0])
     ((after, before),) = _operators_around(analysis, [(gaps.starts[longest], gaps.ends[longest])])
     yield NothingRecorded(
         time_us=silent_us,
         share=work.share_of_window(silent_us),
         gaps=len(gaps),
-        longest_us=together[0] / 1000,
+        longest_us=longest_first_ns[0] / 1000,
         few=few,
-        few_us=together[few - 1] / 1000,
+        few_us=few_ns / 1000,
         few_least_us=longest_first_ns[few - 1] / 1000,
         after=after,
         before=before,
@@ -210,8 +212,8 @@ def silent_place(analysis: Analysis) -> tuple[str, str] | None:
     None if there are no such operators. The program's code between them does the same each time.
     """
     gaps = silent_times(analysis)
-    lengths_ns, longest_first_ns = _lengths_ns(analysis)
-    least_ns = longest_first_ns[:_MOST_NAMED][-1] if gaps else 0
+    lengths_ns = _lengths_ns(analysis)
+    least_ns = _longest_first_ns(analysis)[:_MOST_NAMED][-1] if gaps else 0
     long = [i for i, ns in enumerate(lengths_ns) if ns >= least_ns]
     longest = [
         (gaps.starts[i], gaps.ends[i]) for i in sorted(long, key=lengths_ns.__getitem__, reverse=True)[:_MOST_NAMED]
@@ -225,10 +227,15 @@ def silent_place(analysis: Analysis) -> tuple[str, str] | None:
 
 
 @once
-def _lengths_ns(analysis: Analysis) -> tuple[list[int], list[int]]:
-    """Return the lengths of the times without an event, in their order, and the longest first."""
-    lengths_ns = intervals.lengths(silent_times(analysis))
-    return lengths_ns, sorted(lengths_ns, reverse=True)
+def _lengths_ns(analysis: Analysis) -> list[int]:
+    """Return the lengths of the times without an event, in their order."""
+    return intervals.lengths(silent_times(analysis))
+
+
+@once
+def _longest_first_ns(analysis: Analysis) -> list[int]:
+    """Return these lengths, the longest first."""
+    return sorted(_lengths_ns(analysis), reverse=True)
 
 
 @once

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cache
 from operator import itemgetter, sub
 from typing import TYPE_CHECKING
 
@@ -19,9 +18,10 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.findings.catalogue.syncs import WaitedFor
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
@@ -34,7 +34,6 @@ WAIT_US = Threshold(
 _INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _COUNTING = frozenset({"aten::nonzero", "aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
 """Operators whose result is as large as a mask says, for which the CPU has to wait."""
-_NOWHERE = frozenset[str | None]()
 _COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
 
 
@@ -79,39 +78,26 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
 
     A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
     """
-    work, calls = analysis.gpu_work, analysis.trace.calls
-    around, copies, asked = _waits_and_operators(analysis)
-    synchronized = set(around.values())
-    waiting = [(i, op, name) for i, op in (*around.items(), *copies.items()) if (name := asked[op]) is not None]
-    if not waiting:
+    work = analysis.gpu_work
+    waits = _waits_by_operator(analysis)
+    if not waits:
         return
-    cause_of = _causes(analysis, asked)
-    members = [i for i, _, _ in waiting]
-    starts, ends = list(map(calls.start.__getitem__, members)), list(map(calls.end.__getitem__, members))
-    took_ns = list(map(sub, ends, starts))
+    took_ns, worked_ns = _took_and_worked(analysis)
     spent_ns: dict[str, int] = defaultdict(int)
     took_by: dict[WaitedFor, int] = defaultdict(int)
     idled: dict[WaitedFor, int] = defaultdict(int)
-    waits: dict[str, list[int]] = defaultdict(list)
-    for (i, op, name), took, worked in zip(waiting, took_ns, work.worked_ns(starts, ends), strict=True):
-        cause = cause_of[op]
+    for (name, cause), took in took_ns.items():
         spent_ns[name] += took
         took_by[cause] += took
-        idled[cause] += took - worked
-        if i in around or op not in synchronized:
-            waits[name].append(i)
+        idled[cause] += took - worked_ns[name, cause]
     spent = {name: ns / 1000 for name, ns in spent_ns.items()}
     order = sorted(waits, key=lambda name: (-spent[name], name))
+    members = [i for name in order for i in waits[name]]
     waited = waits_in_operators(analysis)
     total, causes = sum(spent.values()), sorted(took_by, key=lambda cause: -took_by[cause])
     held = held_on_gpu(analysis)
     inside = intervals.within(waited, work.whole)
-    # The device that idles longest meanwhile is the one that is busy for least of it.
-    busy_ns, busy = min(
-        ((intervals.length_within(inside, busy), busy) for busy in work.busy.values()),
-        key=itemgetter(0),
-        default=(intervals.length(inside), Spans()),
-    )
+    busy_ns, busy = _busy_meanwhile(work, inside, sum(took_ns.values()), sum(worked_ns.values()))
     idle_ns = intervals.length(inside) - busy_ns
     held_ns = intervals.length_within(intervals.without(inside, busy), held) if held else 0
     # Time in which the GPU runs dry after the wait is gained with it; time in which the GPU itself waits is not.
@@ -124,24 +110,77 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         held_us=held_ns / 1000,
         ops={name: len(waits[name]) for name in order},
         ops_us={name: spent[name] for name in order},
-        syncs=sum(map(len, waits.values())),
+        syncs=len(members),
         causes_us={cause: took_by[cause] / 1000 for cause in causes},
         causes_idle_us={cause: idled[cause] / 1000 for cause in causes},
-        source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
-        events=Events(calls=tuple(_longer_calls(analysis, [i for name in order for i in waits[name]]))),
+        source=source_of_calls(work, _waits_in_operators(analysis)),
+        events=Events(calls=_longer_calls(analysis, members)),
         # While the CPU waits for a busy GPU nothing is lost, and the GPU's own waits cannot be gained.
         saves_us=min(max(total - held_us, 0.0), free_us),
     )
 
 
-def _longer_calls(analysis: Analysis, waits: Iterable[int]) -> Iterator[int]:
-    """Yield for each wait its longer call: the synchronization, or the copy of its operator before it."""
+def _waits_by_operator(analysis: Analysis) -> dict[str, list[int]]:
+    """Return the waits by the operator that the program called; a copy and the synchronization after it are one."""
+    around, copies, asked = _waits_and_operators(analysis)
+    synchronized = set(around.values())
+    alone = {i: op for i, op in copies.items() if op not in synchronized}
+    waits: dict[str, list[int]] = defaultdict(list)
+    for i, op in (around | alone).items():
+        if (name := asked[op]) is not None:
+            waits[name].append(i)
+    return waits
+
+
+_Kind = tuple[str, "WaitedFor"]
+"""The operator that the program called, and what the CPU waited for in it."""
+
+
+def _took_and_worked(analysis: Analysis) -> tuple[dict[_Kind, int], dict[_Kind, int]]:
+    """Return how long the waits in operators took by kind, and for how long of it a device worked, in ns."""
+    calls = analysis.trace.calls
+    _, _, asked = _waits_and_operators(analysis)
+    cause_of = _causes(analysis, asked)
+    kind_of = {op: (name, cause_of[op]) for op, name in asked.items() if name is not None}
+    members: dict[_Kind, list[int]] = defaultdict(list)
+    for i, op in _waits_in_operators(analysis).items():
+        members[kind_of[op]].append(i)
+    took_ns, worked_ns = {}, {}
+    for kind, those in members.items():
+        starts, ends = list(map(calls.start.__getitem__, those)), list(map(calls.end.__getitem__, those))
+        took_ns[kind] = sum(map(sub, ends, starts))
+        worked_ns[kind] = sum(analysis.gpu_work.worked_ns(starts, ends))
+    return took_ns, worked_ns
+
+
+def _busy_meanwhile(work: GpuWork, inside: Spans, took_ns: int, worked_ns: int) -> tuple[int, Spans]:
+    """Return for how long a device was busy inside waits, and when: of several the one that idles longest meanwhile.
+
+    ``took_ns`` is what the waits took one by one, ``worked_ns`` for how long of it a device worked.
+    """
+    devices = list(work.busy.values())
+    if len(devices) == 1 and took_ns == intervals.length(inside):
+        # No two waits overlap, so that the sum over them is the time itself.
+        return worked_ns, devices[0]
+    return min(
+        ((intervals.length_within(inside, busy), busy) for busy in devices),
+        key=itemgetter(0),
+        default=(0, Spans()),
+    )
+
+
+def _longer_calls(analysis: Analysis, waits: Sequence[int]) -> tuple[int, ...]:
+    """Return for each wait its longer call: the synchronization, or the copy of its operator before it."""
     start, end = analysis.trace.calls.start, analysis.trace.calls.end
     around, copies, _ = _waits_and_operators(analysis)
     copy_of = {op: i for i, op in copies.items()}
-    for i in waits:
-        copy = copy_of.pop(around[i], i) if i in around else i
-        yield copy if copy != i and end[copy] - start[copy] > end[i] - start[i] else i
+    # Of several synchronizations in one operator the first comes after the copy.
+    longer = {
+        i: copy
+        for i, op in around.items()
+        if (copy := copy_of.pop(op, i)) != i and end[copy] - start[copy] > end[i] - start[i]
+    }
+    return tuple(map(longer.get, waits, waits))
 
 
 @once
@@ -156,12 +195,19 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
 
 
 @once
+def _waits_in_operators(analysis: Analysis) -> Mapping[int, int]:
+    """Return the calls in which the CPU waited and that operators made, each with its operator."""
+    around, copies, asked = _waits_and_operators(analysis)
+    waits = around | copies
+    return {i: op for i, op in waits.items() if asked[op] is not None} if None in asked.values() else waits
+
+
+@once
 def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when the CPU waited in calls that operators made: the program did not ask for them."""
-    around, copies, asked = _waits_and_operators(analysis)
-    waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
-    if len(waited) == len(around) + len(copies):
-        return analysis.gpu_work.waits
+    work, waited = analysis.gpu_work, _waits_in_operators(analysis)
+    if len(waited) == len(work.blocking) + len(work.waiting_copies):
+        return work.waits
     return intervals.of(analysis.trace.calls, waited)
 
 
@@ -173,24 +219,26 @@ def held_on_gpu(analysis: Analysis) -> Spans:
 
 def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     """Return for each operator in which the CPU waited what it waited for."""
-    trace, op_of = analysis.trace, analysis.launching.op_of
-    copies, named = analysis.gpu_work.copies, trace.gpu.name
+    trace, launching, copies = analysis.trace, analysis.launching, analysis.gpu_work.copies
+    op_of, named = launching.op_of, trace.gpu.name
     direction = {name: copy_direction(trace.names[name]) for name in {named[i] for i in copies}}
-    copied = {(op_of[i], direction[named[i]]) for i in copies}
-    directions: dict[int, frozenset[str | None]] = {}
-    for op, towards in copied:
-        directions[op] = directions.get(op, _NOWHERE) | {towards}
+    to_gpu, to_cpu = ({op_of[i] for i in copies if direction[named[i]] == towards} for towards in ("HtoD", "DtoH"))
     # Thousands of operators share a few chains.
-    cause, chains = cache(_cause), analysis.launching.chains(ops)
-    return {op: cause(chain, directions.get(op, _NOWHERE)) for op, chain in zip(ops, chains, strict=True)}
+    alike = list(
+        zip(launching.chain_numbers(ops), map(to_gpu.__contains__, ops), map(to_cpu.__contains__, ops), strict=True)
+    )
+    cause = {
+        key: _cause(launching.chain(op), to_gpu=key[1], to_cpu=key[2])
+        for key, op in dict(zip(alike, ops, strict=True)).items()
+    }
+    return dict(zip(ops, map(cause.__getitem__, alike), strict=True))
 
 
-def _cause(chain: tuple[str, ...], directions: frozenset[str | None]) -> WaitedFor:
+def _cause(chain: tuple[str, ...], *, to_gpu: bool, to_cpu: bool) -> WaitedFor:
     """Return what the innermost operator of a chain waits for, which copied in these directions."""
     if not _COUNTING.isdisjoint(chain):
         return "masks"
     if chain[-1:] and chain[-1] in _COPYING:
-        to_gpu, to_cpu = "HtoD" in directions, "DtoH" in directions
         if to_gpu == to_cpu:
             return "copies"
         return "to_cpu" if to_cpu else "to_gpu" if _INDEXING.isdisjoint(chain) else "indices"

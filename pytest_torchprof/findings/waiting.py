@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from itertools import compress, repeat
 from math import inf
-from operator import lt
+from operator import lt, sub
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from pytest_torchprof.findings.places import ranges_around, source_of_times
 from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,6 +83,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
     warm = work.window_us - work.set_up.time_us
+    # Most recordings end at what costs little to know.
     if not busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
     launching_us = launching_ns(analysis) / 1000
@@ -93,7 +94,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     lengths = _late_ns(analysis)
     waited = sum(lengths) / 1000 / len(work.by_device)
-    longest_ns, before, since, until = max(zip(lengths, gaps.before, gaps.starts, gaps.ends, strict=True))
+    longest_ns, before, since, until = _longest_late(analysis)
     set_up_us = late_us(analysis, work.set_up.spans)
     within, within_too = _late_within(analysis)
     yield OverheadBound(
@@ -187,7 +188,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before, since, until = max(zip(lengths, late.before, late.starts, late.ends, strict=True))
+    longest_ns, before, since, until = _longest_late(analysis)
     silent_us = late_silent_us(analysis)
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
@@ -278,6 +279,13 @@ def _late_ns(analysis: Analysis) -> Sequence[int]:
     return _late_gaps(analysis).lengths()
 
 
+def _longest_late(analysis: Analysis) -> tuple[int, int, int, int]:
+    """Return the longest of these gaps: its length, the operation that ended it, its start and its end."""
+    late, lengths = _late_gaps(analysis), _late_ns(analysis)
+    longest_ns = max(lengths)
+    return max((longest_ns, late.before[i], late.starts[i], late.ends[i]) for i in where(lengths, {longest_ns}))
+
+
 @once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
@@ -330,10 +338,10 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     linked = [i for i in work.kernels if call_of[i] >= 0]
     if not linked:
         return
-    begun, launched_at = trace.gpu.start, [launched[call_of[i]] for i in linked]
-    delays = [(begun[i] - at_ns) / 1000 for i, at_ns in zip(linked, launched_at, strict=True)]
+    launched_at = [launched[call_of[i]] for i in linked]
+    delays_ns = list(map(sub, map(trace.gpu.start.__getitem__, linked), launched_at))
     first_launched = launched_at.index(min(launched_at))
-    first, middle = delays[first_launched], sorted(delays)[len(delays) // 2]
+    first, middle = delays_ns[first_launched] / 1000, sorted(delays_ns)[len(delays_ns) // 2] / 1000
     started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)
     slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle
     if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):

@@ -25,7 +25,7 @@ STRIDED: Final = "strided"
 _FP8: Final = "fp8"
 _ASKED: Final = "->"
 _JOINED: Final = re.compile(r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>")
-_FOREIGN: Final = re.compile(r"[^\w.<>,]+")
+_FOREIGN: Final = r"[^\w.<>,]+"
 
 
 def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
@@ -154,7 +154,7 @@ def _type(word: str) -> str:
     plain = word.removeprefix("c10::")
     if plain.startswith("Float8_"):
         return f"{_FP8}_{plain.removeprefix('Float8_')}"
-    return DTYPES.get(word) or _FOREIGN.sub("_", plain)
+    return DTYPES.get(word) or re.sub(_FOREIGN, "_", plain)
 
 
 def _arrangement(shape: Any, strides: Any) -> str:

@@ -148,7 +148,7 @@ def _checked(pattern: object) -> str:
         problem = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
     elif advice := no_kernel_text(text):
         problem = f"{text!r} is no kernel's name: {advice}"
-    elif len(_LETTERS.findall(_NO_NAME.sub("", text.removeprefix("re:")))) < _FEWEST:
+    elif len(re.findall(_LETTERS, re.sub(_NO_NAME, "", text.removeprefix("re:")))) < _FEWEST:
         problem = (
             f"{text!r} is no pattern on names of one's own: expected three letters of one or more, as in my_rope_*"
         )
@@ -162,9 +162,9 @@ def _checked(pattern: object) -> str:
 
 
 _FEWEST: Final = 3
-_LETTERS: Final = re.compile(r"[A-Za-z0-9]")
+_LETTERS: Final = r"[A-Za-z0-9]"
 # The parts of a pattern that mean no particular kernel: the beginning of every C++ kernel, and wildcards.
-_NO_NAME: Final = re.compile(r"\bvoid\b|\\.|\[[^\]]*\]|\{[^}]*\}")
+_NO_NAME: Final = r"\bvoid\b|\\.|\[[^\]]*\]|\{[^}]*\}"
 # Names of kernels from several libraries: a pattern that matches two of them does not mean the user's own.
 _COMMON: Final = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3> >(int)",

@@ -44,10 +44,10 @@ _SHIM = (
     r"|value_out))?"
 )
 _LIBRARIES = (
-    (re.compile(r"_c10d_functional_(?=\w)"), "_c10d_functional::"),
-    (re.compile(r"mkldnn_(?=_)|(?=_linear_pointwise)"), "mkldnn::"),
-    (re.compile(r"(?=_mkl_linear)"), "mkl::"),
-    (re.compile(r"_(?=q(?:conv|linear))"), "onednn::"),
+    (r"_c10d_functional_(?=\w)", "_c10d_functional::"),
+    (r"mkldnn_(?=_)|(?=_linear_pointwise)", "mkldnn::"),
+    (r"(?=_mkl_linear)", "mkl::"),
+    (r"_(?=q(?:conv|linear))", "onednn::"),
 )
 
 
@@ -57,7 +57,7 @@ def operator_of(name: str) -> str | None:
     if not name.startswith("aoti_torch_") or (shim := re.fullmatch(_SHIM, name)) is None:
         return None
     for beginning, namespace in _LIBRARIES:
-        if match := beginning.match(shim[1]):
+        if match := re.match(beginning, shim[1]):
             return namespace + shim[1][match.end() :]
     return f"aten::{shim[1]}"
 

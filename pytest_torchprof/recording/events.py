@@ -58,14 +58,12 @@ if TYPE_CHECKING:
 _KEPT = {FORWARD_BACKWARD, MEMORY}
 _SAMPLES = "hardware_counters"
 # Counters of the GPU's units: kineto's category; NVIDIA's names of metrics, and torch 2.15's names of some.
-_METRIC = re.compile(
-    r"[a-z]+__\w+(?:\.\w+)*|CUPTI PM Sampling|(?:SM Active|DRAM BW|HBM \w+|NVLink [RT]X|PCIe)(?: \(%\))?"
-)
+_METRIC = r"[a-z]+__\w+(?:\.\w+)*|CUPTI PM Sampling|(?:SM Active|DRAM BW|HBM \w+|NVLink [RT]X|PCIe)(?: \(%\))?"
 
 
 def _is_of_hardware(counter: tuple[str, str]) -> bool:
     category, name = counter
-    return category == _SAMPLES or _METRIC.fullmatch(name) is not None
+    return category == _SAMPLES or re.fullmatch(_METRIC, name) is not None
 
 
 _NO_INPUTS = b"null,null,null"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules", "collective": "collectives"}
-_NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
+_NOT_PLAIN = r"[^\x20-\x7e\n]"
 
 
 def as_dict(  # noqa: PLR0913 - the options of the command
@@ -118,7 +118,7 @@ def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
 def encoded(value: object) -> str:
     """Return JSON in plain ASCII, so that no name out of a trace reaches a terminal as anything but text."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
-    text = text if text.isascii() else _NOT_PLAIN.sub(_escape_units, text)
+    text = text if text.isascii() else re.sub(_NOT_PLAIN, _escape_units, text)
     # Text that CI services take for a command; it can only be inside a string.
     return text.replace("##", "\\u0023#") + "\n"
 

@@ -19,8 +19,10 @@ LONGEST_REASON = 1000
 """The most characters of a reason, which may name two files and a folder by their full paths."""
 
 
+# The patterns here are texts, which `re` compiles when they are first used: few commands use any of them.
+
 # Text that a CI service takes for a command: GitHub at the beginning of a line, Azure anywhere in it.
-_COMMAND = re.compile(r"^\s*:(?=:)|#(?=#(?:vso)?\[)")
+_COMMAND = r"^\s*:(?=:)|#(?=#(?:vso)?\[)"
 
 
 def printable(text: str) -> str:
@@ -32,20 +34,20 @@ def printable(text: str) -> str:
 
 def without_commands(line: str) -> str:
     """Return a line changed so that no CI service takes it for a command."""
-    return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\x{ord(match[0][-1]):x}", line)
+    return re.sub(_COMMAND, lambda match: f"{match[0][:-1]}\\x{ord(match[0][-1]):x}", line)
 
 
 SHOWN_IN_URLS = ("host", "port", "dbname", "sslmode", "connect_timeout")
 """The parameters of a URL that are shown; any other may be secret."""
-_PASSWORD = re.compile(r"(://[^/@:?\s]*):.*@", re.DOTALL)
-_IN_URL = re.compile(rf"([?&](?!(?:{'|'.join(SHOWN_IN_URLS)})=)[^=&\s]+)=[^&\s'\"]+")
+_IN_ADDRESS = r"(?s)(://[^/@:?\s]*):.*@"
+_IN_URL = rf"([?&](?!(?:{'|'.join(SHOWN_IN_URLS)})=)[^=&\s]+)=[^&\s'\"]+"
 
 
 def without_passwords(text: str) -> str:
     """Return text with asterisks in place of the parts of URLs that may be secret."""
     if "://" not in text:
         return text
-    return _IN_URL.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", text))
+    return re.sub(_IN_URL, r"\1=***", re.sub(_IN_ADDRESS, r"\1:***@", text))
 
 
 def json_text(value: object) -> str:
@@ -69,8 +71,8 @@ def reason_line(text: str) -> str:
 _ALIKE = frozenset({"pointwise"})
 """Nouns whose singular and plural are the same."""
 # Characters that a shell replaces inside double quotes, by history expansion too.
-_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-_SPECIAL_IN_QUOTES = re.compile(r'["$`\\!]')
+_SHELL_WORD = r"""(?:'[^']*'|"[^"]*"|[^\s'"])+"""
+_SPECIAL_IN_QUOTES = r'["$`\\!]'
 _HISSING = ("s", "x", "ch", "sh")
 
 
@@ -78,7 +80,7 @@ def quoted(word: str) -> str:
     """Return a word of a command quoted for a shell, in double quotes if these keep it unchanged."""
     from shlex import quote  # noqa: PLC0415 - few commands are printed
 
-    return quote(word) if _SPECIAL_IN_QUOTES.search(word) else f'"{word}"'
+    return quote(word) if re.search(_SPECIAL_IN_QUOTES, word) else f'"{word}"'
 
 
 def path_from_here(file: str) -> str:
@@ -255,7 +257,7 @@ def command_lines(command: str, columns: int) -> list[str]:
     indent = command[: len(command) - len(command.lstrip())]
     lines: list[str] = []
     line = indent
-    for word in _SHELL_WORD.findall(command):
+    for word in re.findall(_SHELL_WORD, command):
         longer = f"{line}{word}" if line.isspace() or not line else f"{line} {word}"
         # A line that is continued ends in a backslash.
         if width_of(longer) > columns - len(" \\") and line.strip():
@@ -338,9 +340,9 @@ def around_gap(before: str, behind: str) -> str:
     return f"{before.rstrip('.')}...{behind.lstrip('.')}"
 
 
-_WORD = re.compile(r"\S+")
-_PATH = re.compile(r"[^/\s]*/")
-_FILE_LINE = re.compile(r"\S+:\d+\b")
+_WORD = r"\S+"
+_PATH = r"[^/\s]*/"
+_FILE_LINE = r"\S+:\d+\b"
 _LONGEST_WORD = 30
 """Longer ones are names of kernels, of which the beginning and the end say something."""
 _GAP = " ... "
@@ -357,7 +359,7 @@ def without_middle(line: str, width: int) -> str:
     room = max(width - indent - len(_GAP), 0)
     behind = room * 2 // 5
     begin, end = indent + len(_beginning(line[indent:], room - behind)), len(line) - len(ending(line, behind))
-    words = [(word.start(), word.end(), _FILE_LINE.match(word[0]) is not None) for word in _WORD.finditer(line)]
+    words = [(word.start(), word.end(), re.match(_FILE_LINE, word[0]) is not None) for word in re.finditer(_WORD, line)]
     for first, behind, is_place in words:
         if is_place or behind - first <= _LONGEST_WORD:
             # Of the first word at least the beginning stays.
@@ -376,10 +378,11 @@ def without_middle(line: str, width: int) -> str:
 
 def with_ends_of_words(line: str, width: int) -> str:
     """Return a line in which only the ends are left of words that are too wide; a file with its line stays whole."""
-    return _WORD.sub(
+    return re.sub(
+        _WORD,
         lambda word: (
             word[0]
-            if width_of(word[0]) <= width or _FILE_LINE.match(word[0])
+            if width_of(word[0]) <= width or re.match(_FILE_LINE, word[0])
             else around_gap("", ending(word[0], width - 3))
         ),
         line,
@@ -388,7 +391,7 @@ def with_ends_of_words(line: str, width: int) -> str:
 
 def with_middles_of_words(line: str, width: int) -> str:
     """Return a line in which words that are too wide have lost their middles; paths, which are copied, stay whole."""
-    return _WORD.sub(lambda word: word[0] if _PATH.match(word[0]) else cut_inside(word[0], width), line)
+    return re.sub(_WORD, lambda word: word[0] if re.match(_PATH, word[0]) else cut_inside(word[0], width), line)
 
 
 def cut_apart(names: Sequence[str], width: int) -> list[str]:

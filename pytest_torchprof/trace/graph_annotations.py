@@ -15,9 +15,9 @@ WITHOUT = "without annotation (in CUDA graphs)"
 """The row of work without an annotation, beside work that has one."""
 _PLACE = "in CUDA graphs)"
 # Inductor's names of the modules that a kernel was generated from: "L.layers.0.fc1 + L.layers.0.act".
-_MODULES = re.compile(r"L(?:\.\w+)*(?: \+ L(?:\.\w+)*)*")
+_MODULES = r"L(?:\.\w+)*(?: \+ L(?:\.\w+)*)*"
 _BETWEEN = " + "
-_OPERATOR = re.compile(r"\w+::\w+(?:\.\w+)?")
+_OPERATOR = r"\w+::\w+(?:\.\w+)?"
 
 
 class Annotation(NamedTuple):
@@ -49,7 +49,7 @@ class Annotation(NamedTuple):
     @property
     def operator(self) -> str | None:
         """The operator after which the scope is named, ``aten::mm``; it encloses the launch, perhaps around others."""
-        return self.scope if self.scope is not None and _OPERATOR.fullmatch(self.scope) else None
+        return self.scope if self.scope is not None and re.fullmatch(_OPERATOR, self.scope) else None
 
     @property
     def place(self) -> str:
@@ -71,4 +71,4 @@ def annotation(scope: str | None, module: str | None, *, backward: bool) -> Anno
         return Annotation(scope, (module,), backward)
     if scope is None:
         return None
-    return Annotation(scope, tuple(scope.split(_BETWEEN)) if _MODULES.fullmatch(scope) else (), backward)
+    return Annotation(scope, tuple(scope.split(_BETWEEN)) if re.fullmatch(_MODULES, scope) else (), backward)
