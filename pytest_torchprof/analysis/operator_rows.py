@@ -10,7 +10,7 @@ from pytest_torchprof.analysis.call_times import times_by_key
 from pytest_torchprof.analysis.parts import forward_operator
 from pytest_torchprof.analysis.range_rows import TimedRow, members, took_ns
 from pytest_torchprof.trace.columns import ABSENT, Calls, Ranges
-from pytest_torchprof.trace.links import Nesting
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

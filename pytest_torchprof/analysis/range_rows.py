@@ -15,7 +15,7 @@ from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.devices.range_names import STEP
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
 from pytest_torchprof.trace.graph_annotations import WITHOUT
-from pytest_torchprof.trace.links import Nesting
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

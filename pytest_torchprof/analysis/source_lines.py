@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.origin import Origin
 from pytest_torchprof.devices.range_names import PLUGIN
 from pytest_torchprof.trace.columns import ABSENT
-from pytest_torchprof.trace.links import Nesting
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace

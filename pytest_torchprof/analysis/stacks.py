@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.source_lines import MARK, MODULE
 from pytest_torchprof.devices.range_names import STEP
 from pytest_torchprof.trace.columns import ABSENT, Ranges
-from pytest_torchprof.trace.links import Nesting
+from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

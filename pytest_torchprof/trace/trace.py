@@ -20,8 +20,9 @@ from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace.captures import NOT_CAPTURED, Captured
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, GpuRanges, Message, Ranges, where
 from pytest_torchprof.trace.gpus import Device, named, ordinals
-from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
+from pytest_torchprof.trace.links import Intervals, Links, link
 from pytest_torchprof.trace.metadata import Adoption, Environment, Metadata
+from pytest_torchprof.trace.nesting import Nesting, nest
 from pytest_torchprof.trace.occupancy import occupancies
 
 _COMPILING = " (dynamo_timed)"
