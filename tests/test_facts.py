@@ -73,7 +73,7 @@ FOREIGN = {
     "reasons/articles.py": ("what stands for a field in an example", "_in_a_cell"),
     "reasons/wrong_calls.py": ("Python's messages", "call"),
     "recording/oddities.py": ("bytes of recordings", "repairs _thorough"),
-    "recording/reader.py": ("msgspec's messages", "_uncut"),
+    "recording/reader.py": ("msgspec's messages, bytes of recordings", "_uncut _fold_likely"),
     "recording/text.py": ("bytes of recordings", "head is_perfetto"),
     "report/analysis_json.py": ("characters that are no ASCII", "encoded"),
     "recording/writer.py": ("recordings", "_own_key"),

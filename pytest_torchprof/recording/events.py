@@ -263,8 +263,8 @@ class Columns:
         if pieces == RUN:
             complete, pieces = [*chain(*members.values())], 0
             known = ids or (frozenset(), frozenset())
-            found = {event.pid for event in complete}, {event.tid for event in complete}
-            ids = None if ids is None else (known[0] | found[0], known[1] | found[1])
+            processes, threads = {event.pid for event in complete}, {event.tid for event in complete}
+            ids = None if ids is None else (known[0] | processes, known[1] | threads)
         self._likely = Likely(only, categories, ids, pieces)
         if not pieces:
             self.narrow = narrowed(types, self._likely)

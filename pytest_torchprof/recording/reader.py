@@ -205,7 +205,7 @@ def _fold_likely(columns: Columns, text: bytes | msgspec.Raw) -> bool:
     if types is None or not isinstance(text, bytes):
         return False
     try:
-        # Where a run ends inside of a piece, its last event shows it: the others are not decoded in vain.
+        # Where a run ends inside of a piece, the piece's last event shows it before all are decoded.
         types.events.decode(b"[" + text[text.rfind(b"{", 0, text.rfind(b'"ph"')) :])
     except msgspec.DecodeError:
         columns.narrow = None
