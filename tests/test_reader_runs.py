@@ -96,6 +96,21 @@ def test_operands_and_streams_of_a_long_run_are_those_of_the_file(tmp_path):
     assert [trace.streams[stream] for stream in trace.gpu.stream] == [99]
 
 
+def without_phase(builder, at):
+    """Append an operator that does not say that it is complete, and has another key for its operands."""
+    builder.op("aten::odd", at, 5)
+    event = builder.events.pop()
+    builder.events.append({**{key: event[key] for key in event if key != "ph"}, "args": {"input dims": [[8, 9]]}})
+
+
+def test_an_operator_without_a_phase_is_read_with_care_inside_of_a_long_run_too(tmp_path):
+    builder = between(operators, without_phase)
+    trace = read(builder.write(tmp_path / "t.json"))
+    check_all(trace, builder)
+    odd = trace.names.index("aten::odd")
+    assert trace.inputs[trace.ops.inputs[trace.ops.name.index(odd)]] == b"[[[8, 9]],null,null]"
+
+
 @pytest.mark.parametrize("run", [operators, launches])
 def test_a_process_that_is_none_is_refused_inside_of_a_long_run(tmp_path, run):
     builder = between(run, lambda builder, at: builder.event("cpu_op", "odd", at, 5, pid=[1]))

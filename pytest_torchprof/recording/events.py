@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from itertools import chain, count, islice
+from itertools import count, islice
 from operator import gt
 from struct import pack
 from sys import getsizeof
@@ -26,13 +26,10 @@ from pytest_torchprof.recording.kinds import (
     OWN,
     RANGE,
     ROLES,
-    RUN,
     USUAL,
-    Likely,
-    categories_like,
     kinds,
-    narrowed,
 )
+from pytest_torchprof.recording.runs import Run, narrowed
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
 from pytest_torchprof.trace.columns import (
     ABSENT,
@@ -191,7 +188,7 @@ class Columns:
         """How the events so far were read."""
         self.narrow: Kinds | None = None
         """How the next pieces are read first, if the last ones were alike."""
-        self._likely = Likely(None, frozenset(), (frozenset(), frozenset()), 0)
+        self._run = Run()
         self.names = _numbering()
         self.threads = _Threads()
         self.streams = _Threads()
@@ -251,23 +248,9 @@ class Columns:
             self._arguments(part, role, members, types)
         self._weigh(known)
         if types is not self.narrow and not types.any_category:
-            self._expect(roles, types, len(events))
-
-    def _expect(self, roles: _Roles, types: Kinds, events: int) -> None:
-        """Have the next pieces read by narrow types if this one is like those before it."""
-        members, before = roles.of_category, self._likely
-        only = next(iter(members)) if len(members) == 1 and len(next(iter(members.values()))) == events else None
-        categories, ids, pieces = frozenset(members) if only else categories_like(members.keys()), before.ids, 1
-        if categories == before.categories:
-            ids, pieces = ids if before.pieces else None, before.pieces + 1
-        if pieces == RUN:
-            complete, pieces = [*chain(*members.values())], 0
-            known = ids or (frozenset(), frozenset())
-            processes, threads = {event.pid for event in complete}, {event.tid for event in complete}
-            ids = None if ids is None else (known[0] | processes, known[1] | threads)
-        self._likely = Likely(only, categories, ids, pieces)
-        if not pieces:
-            self.narrow = narrowed(types, self._likely)
+            self._run = self._run.with_piece(roles.of_category, len(events))
+            if self._run.is_complete:
+                self.narrow = narrowed(types, self._run)
 
     def _arguments(
         self, part: Ranges | Calls | GpuOps | GpuRanges, role: str, members: list[Any], types: Kinds

@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Meta, Struct, defstruct
 
 from pytest_torchprof.recording.bounds import LARGEST
-from pytest_torchprof.recording.event_args import AllArgs, Allocation, FewArgs, Whole, part_of
+from pytest_torchprof.recording.event_args import AllArgs, Allocation, FewArgs, Whole
 from pytest_torchprof.recording.stamps import EXACT, WHOLE
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
 
 
 class Kinds(NamedTuple):
@@ -74,15 +73,6 @@ LEFT_OUT = {
 
 USUAL = frozenset((*ROLES, *LEFT_OUT, *map(str.capitalize, (*ROLES, *LEFT_OUT))))
 """The categories of which msgspec makes no text: it returns the one that stands here, for each event the same."""
-_OF_RANGES = frozenset(name for name in USUAL if ROLES.get(name.lower()) in (RANGE, NOTE, FRAME, OWN))
-_OPERANDS = frozenset({"dims", "types", "settings", "strides"})
-_OF_WORK = frozenset(
-    {
-        *("stream", "correlation", "registers", "shared", "blocks_per_sm", "grid", "block", "occupancy", "size"),
-        *("ran_on", "graph", "node", "scope", "bare_scope", "first_scope", "module", "phase"),
-    }
-)
-"""The fields of ``args`` that are not read of ranges on the CPU."""
 _LAUNCH_ARROWS = ("ac2g", "async", "async_cpu_to_gpu", "async_gpu")
 """Categories of arrows from a launch to its work, which nothing uses: correlation ids say the same."""
 
@@ -96,22 +86,29 @@ _PHASES = _USUAL_PHASES + "IBEbenNODPRcVv()pFTS"
 def kinds(stamps: str, *, all_args: bool, any_category: bool) -> Kinds:
     """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
     category: Any = str if any_category else Literal[*USUAL]
-    event = _complete(stamps, category, (_IDENTITY, _IDENTITY), AllArgs if all_args else FewArgs)
-    others = _others(stamps, any_category=any_category)
-    union: Any = Union[event, *others.values()]
+    event = complete(stamps, category, (IDENTITY, IDENTITY), AllArgs if all_args else FewArgs)
+    rest = others(stamps, any_category=any_category)
+    union: Any = Union[event, *rest.values()]
     decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
-    other, start, finish, instant, counter = (others[phase] for phase in "MsfiC")
+    other, start, finish, instant, counter = (rest[phase] for phase in "MsfiC")
     return Kinds(stamps, all_args, any_category, event, other, start, finish, instant, counter, *decoders)
 
 
-_IDENTITY: Any = Whole | str
+IDENTITY: Any = Whole | str
+"""A process or a thread."""
 
 
-def _complete(stamps: str, category: Any, ids: tuple[Any, Any], args: type[Struct]) -> type[Struct]:
+def complete(
+    stamps: str, category: Any, ids: tuple[Any, Any], args: type[Struct], *, alone: bool = False
+) -> type[Struct]:
+    """Return a type of complete events; ``alone`` if it is decoded beside no other one."""
     process, thread = ids
     stamp, took = _stamp(stamps), _stamp(stamps, -LARGEST if category is str else 0)
     fields = ("cat", category), ("name", str), ("pid", process), ("tid", thread), ("ts", stamp), ("dur", took)
-    return defstruct("Event", [*fields, ("args", args, args())], tag_field="ph", tag="X", gc=False)
+    # An event may lack the tag of the only type there is, but no field without a default.
+    tagged: Any = {} if alone else {"tag_field": "ph", "tag": "X"}
+    phase = [("ph", Literal["X"])] if alone else []
+    return defstruct("Event", [*phase, *fields, ("args", args, args())], gc=False, **tagged)
 
 
 def _stamp(stamps: str, least: int = -LARGEST) -> Any:
@@ -124,9 +121,9 @@ def _stamp(stamps: str, least: int = -LARGEST) -> Any:
 
 
 @cache
-def _others(stamps: str, *, any_category: bool) -> Mapping[str, type[Struct]]:
+def others(stamps: str, *, any_category: bool) -> Mapping[str, type[Struct]]:
     """Return the types of events that are not complete, by phase."""
-    stamp, identity = _stamp(stamps), _IDENTITY
+    stamp, identity = _stamp(stamps), IDENTITY
     label: Any = ("label", str, "")
     arrow = [label, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
     if not any_category:
@@ -145,46 +142,3 @@ def _others(stamps: str, *, any_category: bool) -> Mapping[str, type[Struct]]:
         )
         for phase in (_PHASES if any_category else _USUAL_PHASES)
     }
-
-
-RUN = 6
-"""After so many pieces that are alike it is worth making types for the next ones."""
-_FEW = 32
-"""How many ids of processes and threads are listed at most."""
-
-
-class Likely(NamedTuple):
-    """What the events of the next pieces are likely to have in common, because those of the last ones had."""
-
-    only: str | None
-    """The category if all events are complete and of one."""
-    categories: frozenset[str]
-    ids: tuple[frozenset[int | str], frozenset[int | str]] | None
-    """Of processes and of threads; None if they change within a run."""
-    pieces: int
-    """How many pieces in a row had the same."""
-
-
-def categories_like(given: AbstractSet[str]) -> frozenset[str]:
-    """Return the categories of which a piece that has these may have more: those with operands, the others, or all."""
-    return next((part for part in (_OF_RANGES, USUAL - _OF_RANGES) if given <= part), USUAL)
-
-
-def narrowed(types: Kinds, likely: Likely) -> Kinds:
-    """Return types for what is likely alone, which are decoded in a tenth less time."""
-    category, only, stamps = Literal[*likely.categories], likely.only, types.stamps
-    ids: Any = (_IDENTITY, _IDENTITY)
-    if likely.ids is not None and all(0 < len(some) <= _FEW for some in likely.ids):
-        ids = tuple(Literal[*some] for some in likely.ids)
-    args = _args_of(likely.categories, all_args=types.all_args)
-    event: Any = _complete(stamps, category, ids, args)
-    listed: Any = event if only else Union[event, *_others(stamps, any_category=False).values()]
-    return types._replace(event=event, events=msgspec.json.Decoder(list[listed]), only=only)
-
-
-@cache
-def _args_of(categories: frozenset[str], *, all_args: bool) -> type[Struct]:
-    args = AllArgs if all_args else FewArgs
-    if categories == USUAL:
-        return args
-    return part_of(args, without=_OF_WORK if categories <= _OF_RANGES else _OPERANDS)
