@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gzip
 import json
 import multiprocessing
@@ -17,7 +18,7 @@ import sys
 import tarfile
 import time
 import zipfile
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -835,7 +836,7 @@ def test_shards_share_the_folder_and_nothing_else(traces, tmp_path, capsys):
 
 FACTORIES = """
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 def processes():
     return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
@@ -853,6 +854,29 @@ def lose():
 def losing():
     return Losing(2)
 
+class Forgetful(ThreadPoolExecutor):
+    given = []
+
+    def submit(self, work, *given):
+        self.given.append(work)
+        if len(self.given) == 1:
+            return Future()
+        if len(self.given) == 2:
+            broken = Future()
+            broken.set_exception(BrokenExecutor("a process has died"))
+            return broken
+        return super().submit(work, *given)
+
+def forgetful():
+    return Forgetful(2)
+
+class Refusing(ThreadPoolExecutor):
+    def submit(self, work, *given):
+        raise TypeError("no work today")
+
+def refusing():
+    return Refusing(2)
+
 def nothing():
     return 5
 """
@@ -868,6 +892,34 @@ def test_any_executor_comes_to_the_same(traces, tmp_path, monkeypatch, factory):
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
+def test_what_an_executor_forgets_as_it_breaks_is_judged_all_the_same(traces, tmp_path, monkeypatch):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("pytest_torchprof.fleet.driving._TOGETHER_FILES", 2)
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    assert fleet(*words, tmp_path / "out", "--engine", "futures:fleet_factories:forgetful") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+class FullMachine(ThreadPoolExecutor):
+    """Begins no process, as where there are as many as may be."""
+
+    def __init__(self, jobs, **_):
+        super().__init__(jobs)
+
+    def submit(self, *_):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def test_where_no_further_process_begins_files_are_tried_alone(traces, tmp_path, monkeypatch):
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    monkeypatch.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", FullMachine)
+    assert fleet(*words, tmp_path / "out") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
 def test_what_an_engine_loses_is_quarantined(traces, tmp_path, monkeypatch):
     (tmp_path / "fleet_factories.py").write_text(FACTORIES)
     monkeypatch.syspath_prepend(tmp_path)
@@ -880,7 +932,14 @@ def test_what_an_engine_loses_is_quarantined(traces, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "engine",
-    ["dask:", "futures", "futures:fleet_factories:gone", "futures:gone:processes", "futures:fleet_factories:nothing"],
+    [
+        "dask:",
+        "futures",
+        "futures:fleet_factories:gone",
+        "futures:gone:processes",
+        "futures:fleet_factories:nothing",
+        "futures:fleet_factories:refusing",
+    ],
 )
 def test_an_engine_that_is_none_is_told(traces, tmp_path, monkeypatch, capsys, engine):
     (tmp_path / "fleet_factories.py").write_text(FACTORIES)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing import active_children, get_context, parent_process
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -18,8 +19,6 @@ from pytest_torchprof.system.answer_files import submit_by_file
 from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from pytest_torchprof.fleet.bounds import Bounds
     from pytest_torchprof.fleet.judging import Answers, Tasks
 
@@ -42,7 +41,7 @@ class LocalCrew:
         self._alone = ThreadPoolExecutor(jobs)
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
         self._pool: Executor | None = self._new_pool()
-        with kept_from_children():
+        with kept_from_children(), suppress(OSError):  # A machine may have too many; files are given again.
             self._pool.submit(_be_there)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
@@ -53,7 +52,12 @@ class LocalCrew:
             return self._submit(tasks)
         except BrokenExecutor:  # A process has died that had nothing to do.
             self.renew()
+        try:
             return self._submit(tasks)
+        except BrokenExecutor as problem:  # As many processes run as may; the files are tried again.
+            refused: Future[Answers] = Future()
+            refused.set_exception(problem)
+            return refused
 
     def _submit(self, tasks: Tasks) -> Future[Answers]:
         if self._pool is None:

@@ -130,11 +130,11 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
                 done = set()
             # In the order in which they were given: that of a set is any.
             came = [(running.pop(future), future) for future in [*running] if future in done]
-            problems = [_problem(future) for _, future in came]
-            if any(isinstance(problem, BrokenExecutor) for problem in problems):
+            if any(isinstance(_problem(future), BrokenExecutor) for _, future in came):
                 crew.renew()
-            for (attempt, future), problem in zip(came, problems, strict=True):
-                for task, line in _settled(attempt, future, problem, queue, retries):
+                came += _lost(running)
+            for attempt, future in came:
+                for task, line in _settled(attempt, future, queue, retries):
                     part.add(line)
                     progress.see(task.file.size or 0, is_quarantined=is_quarantined(line))
             part.close_if_old()
@@ -175,10 +175,20 @@ def _problem(future: Future[Answers]) -> BaseException | None:
     return CancelledError("cancelled by the engine") if future.cancelled() else future.exception()
 
 
-def _settled(
-    attempt: _Try, future: Future[Answers], problem: BaseException | None, queue: _Queue, retries: int
-) -> Iterator[tuple[FileTask, bytes]]:
+def _lost(running: dict[Future[Answers], _Try]) -> list[tuple[_Try, Future[Answers]]]:
+    """Take out the tries that a broken pool had, and cancel those without an answer.
+
+    It fails them all, but for what it is given just as it breaks, which Python 3.11's forgets.
+    """
+    lost = [future for future, attempt in running.items() if not attempt.alone]
+    for future in lost:
+        future.cancel()
+    return [(running.pop(future), future) for future in lost]
+
+
+def _settled(attempt: _Try, future: Future[Answers], queue: _Queue, retries: int) -> Iterator[tuple[FileTask, bytes]]:
     """Yield the records that a try came to, encoded, with their files; the others are tried again."""
+    problem = _problem(future)
     if problem is not None and not attempt.alone:
         # Perhaps it was another file that ended the process.
         queue.again(replace(attempt, alone=True))

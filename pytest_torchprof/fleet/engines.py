@@ -58,7 +58,11 @@ class EngineCrew:
             return self._given(work, *given)
         except BrokenExecutor:
             self.renew()
+        try:
             return self._given(work, *given)
+        except BrokenExecutor as problem:
+            text = f"--engine: the executor takes no files: {problem}"
+            raise TorchprofError(text, Code.BAD_USAGE) from None
 
     def _given(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
         return submit_by_file(self._executor, self._answers.name, work, *given)

@@ -37,9 +37,10 @@ def submit_by_file(pool: Executor, folder: str, act: Callable[..., Answer], *giv
     known: Future[Answer] = Future()
     try:
         written = pool.submit(write_answer, folder, act, *given)
-    except (RuntimeError, OSError, ValueError) as problem:
-        # Python 3.11 closes the pipes of a pool in which a process has died without waiting for who is just using them.
-        raise BrokenExecutor(str(problem)) from problem
+    except Exception as problem:
+        # Python 3.11 closes the pipes of a pool in which a process has died without waiting for who is just using them,
+        # which takes many forms; a pool of the user's may raise anything.
+        raise BrokenExecutor(f"{type(problem).__name__}: {problem}") from problem
     known.add_done_callback(lambda done: done.cancelled() and written.cancel())
     written.add_done_callback(partial(_hand_on, known))
     return known
