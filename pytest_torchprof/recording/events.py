@@ -42,6 +42,7 @@ from pytest_torchprof.trace.columns import (
     GpuRanges,
     Message,
     Ranges,
+    where,
 )
 
 if TYPE_CHECKING:
@@ -301,24 +302,26 @@ class Columns:
         """Append the operands of operators and annotations, and the messages of collectives."""
         if role not in (RANGE, NOTE):
             return
-        inputs, joined, args, first = self.inputs, b",".join, [event.args for event in events], len(part.inputs)
-        without = inputs[_NO_INPUTS]
-        # The settings of most operators differ from call to call, and say nothing about the work.
-        part.inputs.extend(
-            [
-                inputs[joined((arg.dims, arg.types, arg.strides, arg.settings))]
-                if event.name in WITH_SETTINGS
-                # To join nothing takes as long as to join operands, which a suite's rule mostly leaves unrecorded.
-                else without
-                if arg.dims is NULL and arg.types is NULL and arg.strides is NULL
-                else inputs[joined((arg.dims, arg.types, arg.strides))]
-                for event, arg in zip(events, args, strict=True)
-            ]
-        )
+        args, first = [event.args for event in events], len(part.inputs)
+        part.inputs.extend(self._inputs(part.name[first:], args))
         if role == RANGE:
             _append(part.external, [arg.external for arg in args])
             if types.all_args and PARAMETERS in self.names:
                 self.parameters |= messages_of(args, first)
+
+    def _inputs(self, names: list[int], args: list[Any]) -> list[int]:
+        """Return the numbers of the operands, to which for some names the settings belong."""
+        inputs, joined = self.inputs, b",".join
+        # To join nothing takes as long as to join operands, which a suite's rule mostly leaves unrecorded.
+        if all(arg.dims is NULL and arg.types is NULL and arg.strides is NULL for arg in args):
+            numbers = [inputs[_NO_INPUTS]] * len(args)
+        else:
+            numbers = [inputs[joined((arg.dims, arg.types, arg.strides))] for arg in args]
+        # The settings of most operators differ from call to call, and say nothing about the work.
+        for index in where(names, {self.names[name] for name in WITH_SETTINGS & self.names.keys()}):
+            arg = args[index]
+            numbers[index] = inputs[joined((arg.dims, arg.types, arg.strides, arg.settings))]
+        return numbers
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any], types: Kinds) -> None:
         first = len(gpu.kind)
