@@ -7,8 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.reasons.adopting import InsteadOfFile
-from pytest_torchprof.reasons.unreadable import Excess
+from pytest_torchprof.reasons.unreadable import Excess, InsteadOfFile
 from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded, too_large
 
 try:
