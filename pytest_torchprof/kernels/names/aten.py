@@ -101,12 +101,12 @@ _FUNCTOR: Final = Expression(
     r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|"
     r"_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
 )
-_CUDA_FUNCTOR: Final = Expression(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
+_CUDA_FUNCTOR: Final = Expression(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)", words="CUDAFunctor")
 _REDUCTION: Final = Expression(r"\b(\w{1,60}?)(?:_functor|Ops|Functor|_kernel_cuda)[<(]")
 _REDUCED: Final = Expression(r"ReduceOp<([\w:]+),")
 _WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
 _LAMBDA: Final = Expression(r"lambda\(([^()]{1,120})\)")
-_SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
+_SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]", words="Functor")
 # A kernel that ATen compiles at run time with NVRTC: reduction_prod_kernel
 # (aten/src/ATen/native/cuda/reduction_template.cuh).
 _JITERATED: Final = Expression(r"reduction_(?P<name>[a-z]+)_kernel$")

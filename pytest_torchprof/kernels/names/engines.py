@@ -49,7 +49,7 @@ _WORDS: Final = word_table(
 )
 # Words that contain one of those above and mean something else.
 _NOT: Final = Expression("prefill|pre_?transpose|non_?transpose|quantile|broadcast")
-_RMS: Final = Expression("(?:^|_)(?:rms|norm_(?:fwd|bwd|forward|backward))(?:_|$)")
+_RMS: Final = Expression("(?:^|_)(?:rms|norm_(?:fwd|bwd|forward|backward))(?:_|$)", words="rms norm_")
 
 
 def _family_in(name: str) -> str | None:

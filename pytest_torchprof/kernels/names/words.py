@@ -26,7 +26,8 @@ _BOOKKEEPING: Final = Expression(
 )
 # torch.cuda._sleep's spin_kernel, sleep_kernel, busy_wait, delayKernel: their only work is to last.
 _LASTS: Final = Expression(
-    r"(?:^|_)(?:spin|sleep|nano_?sleep|delay|busy_?(?:wait|loop|spin)|wait_?cycles)(?:_?(?:gpu|kernel|cycles|ns|us|ms|for))*(?:_|$)"
+    r"(?:^|_)(?:spin|sleep|nano_?sleep|delay|busy_?(?:wait|loop|spin)|wait_?cycles)(?:_?(?:gpu|kernel|cycles|ns|us|ms|for))*(?:_|$)",
+    words="spin sleep delay busy wait",
 )
 _GENERIC: Final = frozenset(
     word_list(
