@@ -8,7 +8,9 @@ from collections import defaultdict
 from itertools import compress, count, pairwise, repeat
 from math import inf
 from operator import itemgetter, le, sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.cut_replays import cut_replays
@@ -155,7 +157,7 @@ def _silent(trace: Trace, ops: Iterable[int], launching: AbstractSet[int]) -> li
     return [i for i in ops if i not in launching and thread[i] != lane]
 
 
-class Stake(NamedTuple):
+class Stake(Struct, frozen=True):
     """The events that must be complete for the numbers to be right."""
 
     launches: Sequence[int]
