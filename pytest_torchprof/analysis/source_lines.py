@@ -11,8 +11,9 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.origin import Origin
@@ -46,13 +47,13 @@ _HOOKS = frozenset({"__torch_function__", "__torch_dispatch__"})
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
 
-class _Frame(NamedTuple):
+class _Frame(Struct, frozen=True):
     file: str
     line: int
     function: str
 
 
-class _Context(NamedTuple):
+class _Context(Struct, frozen=True):
     """What the frames from the outermost to one of them tell."""
 
     users: _Frame | None = None
@@ -239,8 +240,9 @@ def _origin_of_mark(name: str) -> Origin | None:
     module = unquote(match["module"]) or None
     if match["file"] is None:
         return Origin(module=module)
-    file, line, function = _frame_of_match(match)
-    return Origin(file=unquote(file), line=line, function=unquote(function), exact=True, module=module)
+    frame = _frame_of_match(match)
+    file, function = unquote(frame.file), unquote(frame.function)
+    return Origin(file=file, line=frame.line, function=function, exact=True, module=module)
 
 
 def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
@@ -253,7 +255,7 @@ def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
 
 
 def _origin(context: _Context) -> Origin | None:
-    frame, module = context
+    frame, module = context.users, context.module
     if frame is None:
         return None if module is None else Origin(module=module)
     return Origin(file=frame.file, line=frame.line, function=frame.function, module=module)

@@ -36,7 +36,6 @@ from pytest_torchprof.reasons.lost_work import (
     UnplacedLaunches,
     UntimedKernels,
 )
-from pytest_torchprof.reasons.names_asked import NoSuchRange
 from pytest_torchprof.reasons.own_steps import (
     EarlierWork,
     LostSteps,
@@ -102,6 +101,8 @@ def _why_no_ranges(trace: Trace) -> Reason | None:
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
+    from pytest_torchprof.reasons.names_asked import NoSuchRange  # noqa: PLC0415 - for what is refused alone
+
     return NoSuchRange(name, *instead_of(trace, name))
 
 
