@@ -6,7 +6,6 @@ beside them, which tell the line itself and the modules (``capture/lines.py``).
 
 from __future__ import annotations
 
-import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
@@ -18,10 +17,13 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.origin import Origin
 from pytest_torchprof.devices.range_names import PLUGIN
+from pytest_torchprof.text.expressions import Expression
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
+    import re
+
     from pytest_torchprof.trace import Trace
 
 MARK = "[line] "
@@ -31,14 +33,14 @@ EXPORTED_MARK = f"{PLUGIN}line "
 MODULE = "nn.Module: "
 
 # As the profiler names frames: "train.py(12): step".
-_FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
+_FRAME = Expression(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
 # Either part may be missing: "[line] train.py(12): step, MLP_0.Linear_1".
-_MARK = re.compile(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,]+))?, (?P<module>.*)")
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
-_INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
-_PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/pytest_torchprof/")
+_MARK = Expression(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,]+))?, (?P<module>.*)")
+_RESUMED = Expression(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
+_INSTALLED = Expression(r"^.*/(?:site|dist)-packages/")
+_PYTHONS_OWN = Expression(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/pytest_torchprof/")
 # By the folder where Inductor writes it unless asked otherwise, or by the hash that is its name: "vy/cvyza...dlx.py".
-_GENERATED = re.compile(r"/torchinductor_[^/]*/|/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
+_GENERATED = Expression(r"/torchinductor_[^/]*/|/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
 # Of printable ASCII all but what JSON escapes, and the sign of what is quoted.
 _KEPT = "".join(set(map(chr, range(0x20, 0x7F))) - set('"\\%'))
 _ENGINE = "autograd::engine::evaluate_function: "
@@ -262,7 +264,7 @@ def _origin(context: _Context) -> Origin | None:
 
 
 def _frame_of_match(match: re.Match[str]) -> _Frame:
-    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
+    return _Frame(_INSTALLED.compiled().sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
 
 
 def quote_mark(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import compress, count, pairwise, repeat
@@ -55,6 +54,7 @@ from pytest_torchprof.reasons.recordings import (
     NoOperator,
     UnknownWork,
 )
+from pytest_torchprof.text.expressions import Expression
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, where
 from pytest_torchprof.trace.gpus import listed_names
@@ -74,7 +74,10 @@ _APART_NS = 30_000
 """The profiler puts the GPU's times on the CPU's clock to a few microseconds; beyond that the two disagree."""
 _LOGS = ("ERROR", "WARNING", "INFO")
 # libkineto/src: CuptiActivityApi.cpp, RoctracerLogger.cpp, CuptiActivityProfiler.cpp ("Record counts").
-_LOSS = r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1"
+_LOSS = Expression(
+    r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1",
+    words="Dropped Exceeded stopped",
+)
 
 
 def doubt_of(trace: Trace) -> Reason | None:
@@ -367,6 +370,6 @@ def _reported_loss(trace: Trace) -> Reason | None:
     for log in _LOGS:
         lines = trace.header.get(log)
         for line in lines if isinstance(lines, list) else ():
-            if match := re.search(_LOSS, str(line)):
+            if match := _LOSS.search(str(line)):
                 return LossNoted(match[0])
     return None

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import FAMILIES, KernelName
 from pytest_torchprof.kernels.names.text import (
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     first_dtype,
     mangled_dtype,
     word_list,
     word_table,
 )
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import (
-    Expression,
-    common_dtype,
-    contains,
-    first_element,
-    first_meaning,
-    word_list,
-    word_table,
-)
+from pytest_torchprof.kernels.names.text import common_dtype, first_element, first_meaning, word_list, word_table
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -8,9 +8,7 @@ from pytest_torchprof.kernels.names.kernelname import SPLIT_K_REDUCE, KernelName
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     XMMA_SUM,
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     first_dtype,
     leading_types,
@@ -19,6 +17,7 @@ from pytest_torchprof.kernels.names.text import (
     word_list,
     xmma_dtype,
 )
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     import re

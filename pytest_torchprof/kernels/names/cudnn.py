@@ -15,9 +15,7 @@ from pytest_torchprof.kernels.names.kernelname import (
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     XMMA_SUM,
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     first_dtype,
     first_meaning,
@@ -27,6 +25,7 @@ from pytest_torchprof.kernels.names.text import (
     word_table,
     xmma_dtype,
 )
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     import re

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, dtype_of, leading_types, mangled_dtypes, word_list
+from pytest_torchprof.kernels.names.text import dtype_of, leading_types, mangled_dtypes, word_list
 from pytest_torchprof.kernels.names.words import function_of, names_product, serves_products
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
