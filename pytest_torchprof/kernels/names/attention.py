@@ -53,7 +53,8 @@ _NOT: Final = word_list(
 # The kernels that decode in stages rotate their queries on the way.
 _STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d", words="kernel_stage")
 _CUDNN_GENERATED: Final = Expression(
-    r"cudnn_generated_\w{0,20}_sdpa_\w{0,20}?flash_(?P<way>[fb]prop)_\w{0,30}?_(?P<tile>\d+x\d+x\d+)_"
+    r"cudnn_generated_\w{0,20}_sdpa_\w{0,20}?flash_(?P<way>[fb]prop)_\w{0,30}?_(?P<tile>\d+x\d+x\d+)_",
+    words="cudnn_generated_",
 )
 # What cuDNN runs before and after the kernel of its backward pass.
 _CUDNN_PARTS: Final = Expression(
@@ -67,7 +68,7 @@ _WRAPPED: Final = word_table(
     flash: BatchPrefill
     """
 )
-_FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
+_FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_", words="fmha_cutlass")
 _WORD_TYPE: Final = Expression(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)")
 # trtllm-gen: fmhaSm100aKernel_QkvE4m3OBfloat16.., _QBfloat16KvE4m3OBfloat16.., _QkInt8VE4m3OBfloat16..
 _GENERATED: Final = Expression(
