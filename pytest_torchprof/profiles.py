@@ -20,7 +20,6 @@ from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.names_asked import NoRangeInSteps
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import GpuWasMeasured, NothingWasRun, RecordedElsewhere
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
@@ -232,6 +231,8 @@ class Profile(Analysis):
         self.launching.refuse_hidden()
         occurrences = RangeView(self._open(), name).occurrences
         if not occurrences:
+            from pytest_torchprof.reasons.names_asked import NoRangeInSteps  # noqa: PLC0415 - for what is refused alone
+
             raise self.launching.refusal(NotMeasured(NoRangeInSteps(name)))
         return occurrences
 

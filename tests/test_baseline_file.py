@@ -28,8 +28,8 @@ from pytest_torchprof.baseline import (
     split_key,
     update,
 )
-from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.reasons.unreadable import InsteadOfFile
 
 if TYPE_CHECKING:
     from pathlib import Path

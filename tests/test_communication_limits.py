@@ -10,8 +10,8 @@ from facts import says, why_not
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
 from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.limits.seen import HiddenShare
+from pytest_torchprof.reasons.findings import CollectiveTimesUnknown
 from pytest_torchprof.reasons.job_limits import (
-    CollectiveTimesUnknown,
     CollectiveUntold,
     MessageSizesUnknown,
     NoCommunication,

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import register_flop_formula
 from pytest_torchprof import capture, load
 from pytest_torchprof.analysis import efficiency
 from pytest_torchprof.reasons.errors import LimitsMissed
-from pytest_torchprof.reasons.limits import FlopsNotRecorded, NothingCounted, PeakOfTypeUnknown, PeakUnknown
+from pytest_torchprof.reasons.throughput import FlopsNotRecorded, NothingCounted, PeakOfTypeUnknown, PeakUnknown
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 SGEMM = "ampere_sgemm_128x64_tn"

@@ -91,6 +91,7 @@ FOREIGN = {
         "printable raised_line without_passwords _half_of _without_beginning",
     ),
     "text/documentation.py": ("tables of the documentation", "marker_help articles plain"),
+    "text/expressions.py": ("names of kernels and of calls, messages of the profiler", "contains"),
 }
 NAMES = "kernels/"
 """There are no sentences: its functions read names of kernels and operators, and patterns that users write."""

@@ -12,11 +12,12 @@ from pytest_torchprof import gemm, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.composed import FindingUntold
 from pytest_torchprof.reasons.errors import LimitsMissed
-from pytest_torchprof.reasons.limits import FlopsNotRecorded, NothingRan
+from pytest_torchprof.reasons.limits import NothingRan
 from pytest_torchprof.reasons.operators_untold import CarriedUntold, OperatorMatchUntold, OperatorUntold
 from pytest_torchprof.reasons.own_steps import NoGpuOperations
 from pytest_torchprof.reasons.recordings import MadeWithoutGpu, NumberNotRecorded
 from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.throughput import FlopsNotRecorded
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 pytestmark = [

@@ -31,7 +31,7 @@ from pytest_torchprof.reasons import (
     uncompiled,
     unreadable,
 )
-from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
+from pytest_torchprof.reasons.adopting import NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.chapters import PAGES
@@ -60,6 +60,7 @@ from pytest_torchprof.reasons.unreadable import (
     EmptyFile,
     Excess,
     Expected,
+    InsteadOfFile,
     JsonCutOff,
     JsonInvalid,
     NoSuchFile,

@@ -15,7 +15,6 @@ from facts import why_unreadable
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.unreadable import (
     BinaryData,
@@ -24,6 +23,7 @@ from pytest_torchprof.reasons.unreadable import (
     GzipCutOff,
     GzipDamaged,
     InPerfettosFormat,
+    InsteadOfFile,
     JsonCutOff,
     JsonInvalid,
     KeyOfOthers,

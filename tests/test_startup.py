@@ -150,3 +150,31 @@ def test_what_lacks_nothing_does_without_the_catalogue_of_reasons(tmp_path, code
     script = f"import sys\n{code}\nsys.exit(3 if 'pytest_torchprof.reasons.catalogue' in sys.modules else 0)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+NOT_FOR_ANALYZE = {
+    "shutil",
+    *(
+        f"pytest_torchprof.{module}"
+        for module in (
+            "analysis.operator_rows",
+            "analysis.range_rows",
+            "reasons.adopting",
+            "reasons.job_limits",
+            "reasons.limits",
+            "reasons.lines",
+            "reasons.names_asked",
+            "report.analysis_text",
+        )
+    ),
+}
+
+
+def test_what_one_recording_as_json_does_not_need_is_not_imported_for_it():
+    code = (
+        "import sys\nbefore = {*sys.modules}\nfrom pytest_torchprof.cli import main\n"
+        f"main(['analyze', {str(RECORDED)!r}, '--json'])\nprint(*{{*sys.modules}} - before, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pytest_torchprof.analysis.analysis" in done.stderr.splitlines()
+    assert not NOT_FOR_ANALYZE.intersection(done.stderr.splitlines())

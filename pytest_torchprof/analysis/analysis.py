@@ -32,8 +32,6 @@ from pytest_torchprof.kernels.reply import NOT_KNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.lines import RepeatRanOthers
-from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import OneRankAlone
 from pytest_torchprof.reasons.step_title import StepTitle
@@ -300,6 +298,8 @@ class Analysis(HasViews, AllAttributes):
         trace = self.trace
         names = {trace.names[index] for index in set(trace.annotations.name)}
         if name not in names and name not in annotated_ranges(trace):
+            from pytest_torchprof.reasons.names_asked import NoRangeOfName  # noqa: PLC0415 - for what is refused alone
+
             raise self.launching.refusal(NotMeasured(NoRangeOfName(name, *instead_of(trace, name))))
 
     def _number(self, name: str) -> Any:
@@ -341,7 +341,9 @@ class Repeat:
         return replace(places, order=lambda: repeated.order)
 
 
-def _first_difference(was: Counter[str], is_now: Counter[str]) -> RepeatRanOthers:
+def _first_difference(was: Counter[str], is_now: Counter[str]) -> Reason:
+    from pytest_torchprof.reasons.lines import RepeatRanOthers  # noqa: PLC0415 - few repeats do other work
+
     more, less = is_now - was, was - is_now
     name = next(iter(more or less))
     return RepeatRanOthers(name, more[name] - less[name])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.collectives import (
     Collective,
@@ -89,7 +91,7 @@ class Communication:
         return tuple(each)
 
 
-class _Request(NamedTuple):
+class _Request(Struct, frozen=True):
     """A collective, and the operator that asked for it, or a kernel if there is none."""
 
     asked_ns: int

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
@@ -20,7 +22,7 @@ _CHANGES = r"(?:cuda|cu)Graph(?:Exec\w*(?:Update|SetParams)\w*|NodeSetEnabled\w*
 _GRAPH_BITS = 32
 
 
-class Cut(NamedTuple):
+class Cut(Struct, frozen=True):
     """A replay in a step that ran more than the recording holds."""
 
     graph: int

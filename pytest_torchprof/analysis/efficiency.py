@@ -11,7 +11,7 @@ from msgspec import Struct
 from pytest_torchprof.analysis.parts import copied_bytes, copy_direction
 from pytest_torchprof.analysis.step_time import SilentTime, StepTime, step_time
 from pytest_torchprof.reasons import decoding  # noqa: TC001  (msgspec reads it)
-from pytest_torchprof.reasons.limits import (
+from pytest_torchprof.reasons.throughput import (
     FlopsNotRecorded,
     NothingCounted,
     NothingOnGpu,

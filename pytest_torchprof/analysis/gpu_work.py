@@ -6,8 +6,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from functools import cached_property
 from operator import lt, sub
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis import gpu_time
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
 
 
-class Group(NamedTuple):
+class Group(Struct, frozen=True):
     """Kernels of one name that one operator launched with one set of operands, in the order of the file."""
 
     name: int

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 _DIRECTION = re.compile("(?:Memcpy )?([A-Z])to([A-Z])(?![A-Za-z])")
-_ROCM_DIRECTION = re.compile("Copy([HD])(?:ost|evice)To([HD])(?:ost|evice)(?![A-Za-z])")
+_ROCM_DIRECTION = "Copy([HD])(?:ost|evice)To([HD])(?:ost|evice)(?![A-Za-z])"
 
 
 def copy_direction(name: str) -> str | None:
@@ -36,7 +36,7 @@ def copy_direction(name: str) -> str | None:
 
     None for an unknown direction.
     """
-    match = _DIRECTION.match(name) or _ROCM_DIRECTION.match(name)
+    match = _DIRECTION.match(name) or re.match(_ROCM_DIRECTION, name)
     return f"{match[1]}to{match[2]}" if match else None
 
 

@@ -12,7 +12,7 @@ from pytest_torchprof.analysis.annotated_ranges import without_annotation
 from pytest_torchprof.analysis.call_times import times_by_key
 from pytest_torchprof.analysis.ranges import waiting_threads
 from pytest_torchprof.analysis.source_lines import MODULE
-from pytest_torchprof.devices.range_names import STEP
+from pytest_torchprof.devices.range_names import EACH_STEP, STEP
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
 from pytest_torchprof.trace.graph_annotations import WITHOUT
 from pytest_torchprof.trace.nesting import Nesting
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.graph_annotations import Annotation
-
-EACH_STEP = "ProfilerStep*"
-"""The steps' own annotations are one row, called as in the profiler's table."""
 
 
 class TimedRow(Struct, frozen=True, kw_only=True, eq=False):

@@ -14,7 +14,6 @@ from pytest_torchprof.analysis.origin import Origin, Places
 from pytest_torchprof.analysis.ranges import Occurrence, occurrences
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.lines import RepeatEnteredOtherwise
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -145,5 +144,7 @@ class RangeView(Analysis):
             return Places()
         again = self.repeated(step)
         if again is None and self._repeated:
+            from pytest_torchprof.reasons.lines import RepeatEnteredOtherwise  # noqa: PLC0415 - few repeats differ
+
             return Places(why_not=RepeatEnteredOtherwise(self.name, len(self._repeated), step.count))
         return self.repeat.places_of(step, again)

@@ -15,7 +15,6 @@ from pytest_torchprof.analysis.numbers import middle
 from pytest_torchprof.reasons.collectives import Gap, RankDifference
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatched, FewCollectives, MayCommunicate
-from pytest_torchprof.reasons.job_limits import CollectivesDiffer
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.reasons.recordings import NoRecordingOfRank
 
@@ -348,10 +347,12 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return sum(collective.wait_us(rank) for collective in self.collectives if rank in collective.starts_ns)
 
     @property
-    def why_unsure(self) -> CollectivesDiffer | None:
+    def why_unsure(self) -> Reason | None:
         """Why it is not sure which collectives of the ranks are the same one; None where it is."""
         if not self.differences:
             return None
+        from pytest_torchprof.reasons.job_limits import CollectivesDiffer  # noqa: PLC0415 - few ranks differ
+
         first, *others = self.differences
         return CollectivesDiffer(first, len(others))
 

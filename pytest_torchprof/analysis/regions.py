@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -21,10 +21,10 @@ PACKAGES = (PACKAGE, "AOTIModelContainerRunner::")
 """With what such ranges begin: ours, and torch's own (2.15 has them, 2.14 has not)."""
 REGION = "Torch-Compiled Region"
 _LOOKUP = "TorchDynamo Cache Lookup"
-_COMPILE_ID = re.compile(r"\bcompile_id=(\d+)/(\d+)")
+_COMPILE_ID = r"\bcompile_id=(\d+)/(\d+)"
 
 
-class Region(NamedTuple):
+class Region(Struct, frozen=True):
     """A range in which compiled code ran; `identity` is "0/1", frame and attempt, None in torch before 2.6."""
 
     name: str
@@ -77,7 +77,7 @@ def compiled_again(trace: Trace, seen: Regions) -> list[str]:
     """
     # The word boundary keeps the pattern from a quick search for the text behind it.
     named = [name for name in trace.names if "compile_id=" in name]
-    compiled = {match.groups() for name in named if (match := _COMPILE_ID.search(name))}
+    compiled = {match.groups() for name in named if (match := re.search(_COMPILE_ID, name))}
     first = {frame for frame, attempt in compiled if attempt == "0"}
     ran = {tuple(identity.split("/")) for identity in seen.ids if "/" in identity}
     again = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.stretches import launched_soon
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.text.expressions import Expression
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 FIRST_CALL = "first "
 """What the name of a first call begins with in `SetUp.by_name`."""
 _LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
-_SETUP = re.compile(
-    r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
+_SETUP = Expression(
+    r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad",
+    words="Malloc Free HostAlloc GraphInstantiate LibraryLoad ModuleLoad",
 )
 _OF_DRIVER = ("cu", "hip", *_LOADING_CODE)
 """The beginnings of all of these, which few names have."""

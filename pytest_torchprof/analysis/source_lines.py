@@ -6,21 +6,24 @@ beside them, which tell the line itself and the modules (``capture/lines.py``).
 
 from __future__ import annotations
 
-import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.origin import Origin
 from pytest_torchprof.devices.range_names import PLUGIN
+from pytest_torchprof.text.expressions import Expression
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.nesting import Nesting
 
 if TYPE_CHECKING:
+    import re
+
     from pytest_torchprof.trace import Trace
 
 MARK = "[line] "
@@ -30,14 +33,14 @@ EXPORTED_MARK = f"{PLUGIN}line "
 MODULE = "nn.Module: "
 
 # As the profiler names frames: "train.py(12): step".
-_FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
+_FRAME = Expression(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
 # Either part may be missing: "[line] train.py(12): step, MLP_0.Linear_1".
-_MARK = re.compile(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,]+))?, (?P<module>.*)")
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
-_INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
-_PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/pytest_torchprof/")
+_MARK = Expression(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,]+))?, (?P<module>.*)")
+_RESUMED = Expression(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
+_INSTALLED = Expression(r"^.*/(?:site|dist)-packages/")
+_PYTHONS_OWN = Expression(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/pytest_torchprof/")
 # By the folder where Inductor writes it unless asked otherwise, or by the hash that is its name: "vy/cvyza...dlx.py".
-_GENERATED = re.compile(r"/torchinductor_[^/]*/|/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
+_GENERATED = Expression(r"/torchinductor_[^/]*/|/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
 # Of printable ASCII all but what JSON escapes, and the sign of what is quoted.
 _KEPT = "".join(set(map(chr, range(0x20, 0x7F))) - set('"\\%'))
 _ENGINE = "autograd::engine::evaluate_function: "
@@ -46,13 +49,13 @@ _HOOKS = frozenset({"__torch_function__", "__torch_dispatch__"})
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
 
-class _Frame(NamedTuple):
+class _Frame(Struct, frozen=True):
     file: str
     line: int
     function: str
 
 
-class _Context(NamedTuple):
+class _Context(Struct, frozen=True):
     """What the frames from the outermost to one of them tell."""
 
     users: _Frame | None = None
@@ -239,8 +242,9 @@ def _origin_of_mark(name: str) -> Origin | None:
     module = unquote(match["module"]) or None
     if match["file"] is None:
         return Origin(module=module)
-    file, line, function = _frame_of_match(match)
-    return Origin(file=unquote(file), line=line, function=unquote(function), exact=True, module=module)
+    frame = _frame_of_match(match)
+    file, function = unquote(frame.file), unquote(frame.function)
+    return Origin(file=file, line=frame.line, function=function, exact=True, module=module)
 
 
 def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
@@ -253,14 +257,14 @@ def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
 
 
 def _origin(context: _Context) -> Origin | None:
-    frame, module = context
+    frame, module = context.users, context.module
     if frame is None:
         return None if module is None else Origin(module=module)
     return Origin(file=frame.file, line=frame.line, function=frame.function, module=module)
 
 
 def _frame_of_match(match: re.Match[str]) -> _Frame:
-    return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
+    return _Frame(_INSTALLED.compiled().sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
 
 
 def quote_mark(text: str) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.source_lines import MARK, MODULE
-from pytest_torchprof.devices.range_names import STEP
+from pytest_torchprof.devices.range_names import EACH_STEP, STEP
 from pytest_torchprof.trace.columns import ABSENT, Ranges
 from pytest_torchprof.trace.nesting import Nesting
 

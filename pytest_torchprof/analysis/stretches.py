@@ -6,7 +6,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from itertools import compress
 from operator import sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
@@ -21,7 +23,7 @@ LONG_NS = 1_000_000
 """A call of the runtime takes some 5 us, and an operator some 50; a millisecond is no matter of degree."""
 
 
-class Stretch(NamedTuple):
+class Stretch(Struct, frozen=True, order=True):
     """A time in which the innermost range of a thread was one call or operator, and nothing began or ended."""
 
     start: int

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.collective_rows import by_collective
 from pytest_torchprof.analysis.kernel_rows import by_family, by_kernel, families
-from pytest_torchprof.analysis.operator_rows import by_op
-from pytest_torchprof.analysis.range_rows import by_annotation, by_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +28,13 @@ def rows_by(
         communication = analysis.communication
         return by_collective(communication.collectives, [index[id(part)] for part in chosen], communication.overlap)
     if way == "op":
+        from pytest_torchprof.analysis.operator_rows import by_op  # noqa: PLC0415 - only who asks for them pays
+
         return by_op(trace, launching, chosen)
-    if way == "range":
-        return by_annotation(trace, chosen)
-    if way == "module":
-        return by_module(trace, chosen)
+    if way in ("range", "module"):
+        from pytest_torchprof.analysis.range_rows import by_annotation, by_module  # noqa: PLC0415 - as above
+
+        return by_annotation(trace, chosen) if way == "range" else by_module(trace, chosen)
     if way == "family":
         return families(analysis.gpu_work, chosen) if kernels is None else by_family(kernels)
     return by_kernel(analysis.gpu_work, chosen) if kernels is None else kernels

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import compress, count, pairwise, repeat
 from math import inf
 from operator import itemgetter, le, sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.cut_replays import cut_replays
@@ -34,7 +35,6 @@ from pytest_torchprof.reasons.lost_work import (
     UnplacedLaunches,
     UntimedKernels,
 )
-from pytest_torchprof.reasons.names_asked import NoSuchRange
 from pytest_torchprof.reasons.own_steps import (
     EarlierWork,
     LostSteps,
@@ -54,6 +54,7 @@ from pytest_torchprof.reasons.recordings import (
     NoOperator,
     UnknownWork,
 )
+from pytest_torchprof.text.expressions import Expression
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT, where
 from pytest_torchprof.trace.gpus import listed_names
@@ -73,7 +74,10 @@ _APART_NS = 30_000
 """The profiler puts the GPU's times on the CPU's clock to a few microseconds; beyond that the two disagree."""
 _LOGS = ("ERROR", "WARNING", "INFO")
 # libkineto/src: CuptiActivityApi.cpp, RoctracerLogger.cpp, CuptiActivityProfiler.cpp ("Record counts").
-_LOSS = r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1"
+_LOSS = Expression(
+    r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1",
+    words="Dropped Exceeded stopped",
+)
 
 
 def doubt_of(trace: Trace) -> Reason | None:
@@ -100,6 +104,8 @@ def _why_no_ranges(trace: Trace) -> Reason | None:
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
+    from pytest_torchprof.reasons.names_asked import NoSuchRange  # noqa: PLC0415 - for what is refused alone
+
     return NoSuchRange(name, *instead_of(trace, name))
 
 
@@ -155,7 +161,7 @@ def _silent(trace: Trace, ops: Iterable[int], launching: AbstractSet[int]) -> li
     return [i for i in ops if i not in launching and thread[i] != lane]
 
 
-class Stake(NamedTuple):
+class Stake(Struct, frozen=True):
     """The events that must be complete for the numbers to be right."""
 
     launches: Sequence[int]
@@ -364,6 +370,6 @@ def _reported_loss(trace: Trace) -> Reason | None:
     for log in _LOGS:
         lines = trace.header.get(log)
         for line in lines if isinstance(lines, list) else ():
-            if match := re.search(_LOSS, str(line)):
+            if match := _LOSS.search(str(line)):
                 return LossNoted(match[0])
     return None

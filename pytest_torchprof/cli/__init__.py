@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from functools import partial
 from importlib import import_module
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
@@ -17,6 +18,7 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import (
     MOST_DIGITS,
+    WIDTH,
     broken,
     command_lines,
     nearest,
@@ -73,6 +75,10 @@ _BRACKETS: Final = r"\[[^\[\]]*\]|\([^()]*\)"
 class _Help(HelpFormatter):
     """Help whose prose is wrapped to the terminal; examples, which are indented, can be pasted whatever its width."""
 
+    def __init__(self, prog: str, width: int = WIDTH) -> None:
+        # argparse makes one for each argument that is declared, and would ask for the width of the terminal each time.
+        super().__init__(prog, width=width)
+
     def _format_usage(self, usage: str | None, *given: Any) -> str:
         """Return the usage as argparse has it, and in a narrow terminal with less of an indent."""
         shown = super()._format_usage(usage, *given)
@@ -124,6 +130,13 @@ class Parser(ArgumentParser):
         if self.passed_on is not None:
             setattr(arguments, self.passed_on, behind)
         return arguments, unknown
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        from shutil import get_terminal_size  # noqa: PLC0415 - slow to import, and only help has a width
+
+        self.formatter_class = partial(_Help, width=get_terminal_size().columns - 2)
+        return super().format_help()
 
     def _refuse(self, argument: str) -> NoReturn:
         option = argument.partition("=")[0]

@@ -15,9 +15,9 @@ from pytest_torchprof.text.reprs import bracketed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from re import Pattern
 
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.text.expressions import Expression
 
 # A recording that names no device is taken to be of the first kind. A measurement looks for them in this order.
 _FILES = (
@@ -87,8 +87,8 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
     """If operators are the kernels, those that compute nothing and wait for a value: ``.item()``, ``bool(t)``."""
     lacks: frozenset[str] = frozenset()
     """The things that a number may need and this kind lacks."""
-    calls: tuple[tuple[CallKind, str], ...] = ()
-    """The kinds of calls of its runtime and driver, by a pattern for their names."""
+    calls: tuple[tuple[CallKind, Expression], ...] = ()
+    """The kinds of calls of its runtime and driver, by an expression for their names; the first that matches counts."""
     environment: tuple[str, ...] = ()
     """The facts that decide about kernels and numbers, by their name in a recording's environment."""
 
@@ -120,17 +120,9 @@ def kind_of(device: str | None) -> DeviceKind:
     return next((kind for kind in known if kind.name == name), known[0])
 
 
-@cache
-def _call_patterns() -> tuple[list[CallKind], Pattern[str]]:
-    """Return the kinds of calls, and one pattern with a group for each."""
-    calls = [call for kind in device_kinds() for call in kind.calls]
-    whole = "|".join(f"(?P<_{i}>{pattern})" for i, (_, pattern) in enumerate(calls))
-    return [call for call, _ in calls], re.compile(whole)
-
-
 @lru_cache(maxsize=1024)
 def call_kind(name: str) -> CallKind:
     """Return the kind of the call ``name``; unknown calls are OTHER."""
-    calls, pattern = _call_patterns()
-    match = pattern.fullmatch(_TAIL.sub("", name))
-    return calls[int(str(match.lastgroup)[1:])] if match else CallKind.OTHER
+    bare = _TAIL.sub("", name)
+    calls = (call for kind in device_kinds() for call in kind.calls)
+    return next((call for call, expression in calls if expression.fullmatch(bare)), CallKind.OTHER)

@@ -7,6 +7,8 @@ from typing import Final
 
 STEP: Final = "ProfilerStep#"
 """The profiler's steps."""
+EACH_STEP: Final = "ProfilerStep*"
+"""The row of all of them together, called as in the profiler's table."""
 PLUGIN: Final = "torchprof::"
 """This plugin."""
 COMPILER: Final = "## "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, TypedDict
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.set_up import FIRST_CALL
 from pytest_torchprof.analysis.validity import at_stake
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.trace import Trace
+
+    class _Cold(TypedDict, total=False):
+        """The facts of a cold start, as far as they are seen; see `ColdRecording`."""
+
+        first_step_us: float
+        first_step_took_us: float
+        other_steps_us: float
+        slowest_other_us: float
+        setup_us: float
+        setup_idle_us: float
+        setup: dict[str, int]
+        first_call_us: float
+        first_took_us: float
+        usual_us: float
+        entered: str
 
 
 def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
@@ -145,22 +162,6 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     )
 
 
-class _Cold(TypedDict, total=False):
-    """The facts of a cold start, as far as they are seen; see `ColdRecording`."""
-
-    first_step_us: float
-    first_step_took_us: float
-    other_steps_us: float
-    slowest_other_us: float
-    setup_us: float
-    setup_idle_us: float
-    setup: dict[str, int]
-    first_call_us: float
-    first_took_us: float
-    usual_us: float
-    entered: str
-
-
 def _cold_events(analysis: Analysis, seen: _Cold) -> Events:
     """Return what was done once, the first step if it is long, and the range whose first call came late."""
     trace, work = analysis.trace, analysis.gpu_work
@@ -241,7 +242,7 @@ def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold
     return {}
 
 
-class _Slow(NamedTuple):
+class _Slow(Struct, frozen=True):
     """A kernel that took longer than other runs of the same kernel, in ns."""
 
     gpu_op: int

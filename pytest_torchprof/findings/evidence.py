@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.gpu_work import GpuWork, Group
 
+    class KernelFacts(TypedDict):
+        """The facts that all findings about kernels have; see `catalogue.OfKernels`."""
+
+        time_us: float
+        share: float
+        count: int
+        kernels: tuple[str, ...]
+        ops: tuple[str, ...]
+        source: str | None
+        events: Events
+
+
 _MOST_NAMES = 5
-
-
-class KernelFacts(TypedDict):
-    """The facts that all findings about kernels have; see `catalogue.OfKernels`."""
-
-    time_us: float
-    share: float
-    count: int
-    kernels: tuple[str, ...]
-    ops: tuple[str, ...]
-    source: str | None
-    events: Events
 
 
 def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:

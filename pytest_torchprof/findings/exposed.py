@@ -13,7 +13,7 @@ from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import SLOW_KERNELS, Finding, Need, Rule, Threshold
 from pytest_torchprof.findings.silence import is_held_up
 from pytest_torchprof.reasons.collectives import Gap
-from pytest_torchprof.reasons.job_limits import CollectiveTimesUnknown
+from pytest_torchprof.reasons.findings import CollectiveTimesUnknown
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, where
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
-from pytest_torchprof.findings.evidence import KernelFacts, evidence
+from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import (
     BLOCKS_PER_SM,
     OCCUPANCY,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.findings.evidence import KernelFacts
 
 FEW_BLOCKS = Threshold(
     "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"

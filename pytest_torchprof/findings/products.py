@@ -15,7 +15,7 @@ from pytest_torchprof.findings.catalogue.products import (
     UnaskedFp64,
 )
 from pytest_torchprof.findings.events import Events
-from pytest_torchprof.findings.evidence import KernelFacts, evidence, members
+from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOW_MANY_KERNELS,
@@ -42,8 +42,20 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
+    from pytest_torchprof.findings.evidence import KernelFacts
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.reply import Reply
+
+    class _SlowType(KernelFacts):
+        """The facts of products in a slow type; see `SlowType`."""
+
+        kernel_share: float
+        families: tuple[Literal["gemm", "conv"], ...]
+        peak_ratio: float
+        peaks_known: bool
+        flags: dict[str, bool | str | None]
+        saves_us: float
+
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
@@ -111,17 +123,6 @@ def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
     from pytest_torchprof.kernels.computed_types import computes_in  # noqa: PLC0415 - few products need it
 
     return computes_in(analysis.trace.names[group.name], decoded, launch, dtype) is NOT_KNOWN
-
-
-class _SlowType(KernelFacts):
-    """The facts of products in a slow type; see `SlowType`."""
-
-    kernel_share: float
-    families: tuple[Literal["gemm", "conv"], ...]
-    peak_ratio: float
-    peaks_known: bool
-    flags: dict[str, bool | str | None]
-    saves_us: float
 
 
 def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[str]) -> _SlowType | None:

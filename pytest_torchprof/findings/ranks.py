@@ -15,8 +15,6 @@ from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication, Othe
 from pytest_torchprof.findings.finding import Finding, Need, Rule
 from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.findings import CollectivesUnmatched, RanksNeeded
-from pytest_torchprof.reasons.job_limits import KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
-from pytest_torchprof.reasons.limits import ClocksLocked
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 
 if TYPE_CHECKING:
@@ -106,6 +104,7 @@ def _causes(job: Job) -> dict[str, Any]:
 
 def _why_not_all(job: Job) -> Reason | None:
     from pytest_torchprof.reasons.composed import OfRank  # noqa: PLC0415 - most recordings are of no job
+    from pytest_torchprof.reasons.job_limits import MissingRanks  # noqa: PLC0415 - as above
 
     if job.missing:
         return MissingRanks(tuple(job.missing))
@@ -117,6 +116,8 @@ def _why_not_all(job: Job) -> Reason | None:
 
 def _why_no_straggler(job: Job) -> Reason | None:
     from pytest_torchprof.reasons.composed import OfRank  # noqa: PLC0415 - most recordings are of no job
+    from pytest_torchprof.reasons.job_limits import TimesOfRankMeanNothing  # noqa: PLC0415 - as above
+    from pytest_torchprof.reasons.limits import ClocksLocked  # noqa: PLC0415 - as above
 
     for part in job.ranks:
         if part.launches_wait is not None:
@@ -130,6 +131,8 @@ def _why_not_alike(job: Job) -> Reason | None:
     if (reason := _why_not_all(job)) is not None:
         return reason
     if any(part.kernels is None for part in job.ranks):
+        from pytest_torchprof.reasons.job_limits import KernelsOfRankUnknown  # noqa: PLC0415 - as above
+
         return KernelsOfRankUnknown()
     # If each rank has equally many of a kind, they are alike, whichever is which.
     unmatched = [part.unmatched for part in job.ranks]

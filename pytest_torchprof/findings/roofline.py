@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.efficiency import peak_of_trace
 from pytest_torchprof.findings.catalogue.kernels import BelowRoofline
@@ -26,7 +28,7 @@ SMALL = Threshold(
 COSTLY = Threshold("share", 0.05, "a twentieth of the kernel time that could be saved is worth another kernel")
 
 
-class _FarBelow(NamedTuple):
+class _FarBelow(Struct, frozen=True):
     group: Group
     work: OperandWork
     bound_us: float

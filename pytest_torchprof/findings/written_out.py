@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.fusible import UnfusedNorm, UnfusedRotary
 from pytest_torchprof.findings.events import Events
-from pytest_torchprof.findings.evidence import KernelFacts, evidence
+from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
     HOW_MANY_KERNELS,
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings.evidence import KernelFacts
+
+    class _WrittenOut(KernelFacts):
+        """The facts of a part that is written operator by operator; see `catalogue.fusible.WrittenOut`."""
+
+        chain: tuple[str, ...]
+        kernel_share: float
+
 
 SAVED = Threshold("share", 0.02, "a fiftieth of the kernel time that fusing could save is what changing a module costs")
 
@@ -67,13 +75,6 @@ def _unfused_rotary(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     saved = saved_us(analysis, embeddings)
     if embeddings and saved >= at[SAVED] * work.kernel_time_us:
         yield UnfusedRotary(**_facts(analysis, embeddings), embeddings=len(embeddings), saves_us=saved)
-
-
-class _WrittenOut(KernelFacts):
-    """The facts of a part that is written operator by operator; see `catalogue.fusible.WrittenOut`."""
-
-    chain: tuple[str, ...]
-    kernel_share: float
 
 
 def _facts(analysis: Analysis, parts: Sequence[Sequence[int]]) -> _WrittenOut:

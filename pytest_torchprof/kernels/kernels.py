@@ -11,7 +11,6 @@ from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.names_asked import MatchUnknown
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 
@@ -149,6 +148,8 @@ class Kernels(Sequence[Kernel]):
                 return self._selected(answers.yes, reason)
         if not (unknown := len(answers.not_known)):
             return self._selected(answers.yes, self._open_question)
+        from pytest_torchprof.reasons.names_asked import MatchUnknown  # noqa: PLC0415 - only selections need it
+
         return self._selected(answers.yes, MatchUnknown(str(compiled), unknown))
 
     def _selected(self, kernels: Sequence[Kernel], open_question: Reason | None = None) -> Kernels:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.kernels.asked_types import ALWAYS_ASKED, asked_type
 from pytest_torchprof.kernels.names.inductor import family_of
 from pytest_torchprof.kernels.operands import CONTRACTING, DTYPES, FLOAT, NO_TENSOR, is_plain_name, kind_of_dtype
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +25,9 @@ STRIDED: Final = "strided"
 """An operand that has no dimension of unit stride."""
 _FP8: Final = "fp8"
 _ASKED: Final = "->"
-_JOINED: Final = re.compile(r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>")
+_JOINED: Final = Expression(
+    r"CatArrayBatchedCopy\w*<[^<]{0,80}OpaqueType<(?P<bytes>\d{1,3})u?>", words="CatArrayBatchedCopy"
+)
 _FOREIGN: Final = r"[^\w.<>,]+"
 
 

@@ -34,8 +34,9 @@ from msgspec.structs import replace
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT
-from pytest_torchprof.kernels.names.text import Expression, word_list
+from pytest_torchprof.kernels.names.text import word_list
 from pytest_torchprof.kernels.names.words import says_nothing
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -25,8 +25,8 @@ from pytest_torchprof.limits.quantities import duration_us, size_bytes
 from pytest_torchprof.limits.seen import CollectivesSeen, ExposedTime, HiddenShare, SentBytes
 from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.findings import CollectiveTimesUnknown
 from pytest_torchprof.reasons.job_limits import (
-    CollectiveTimesUnknown,
     CollectiveUntold,
     MessageSizesUnknown,
     NoCommunication,

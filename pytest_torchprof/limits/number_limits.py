@@ -28,7 +28,7 @@ from pytest_torchprof.limits.limit import (
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
 from pytest_torchprof.limits.seen import NumberSeen, PeakShare
-from pytest_torchprof.reasons.limits import FlopsNotRecorded
+from pytest_torchprof.reasons.throughput import FlopsNotRecorded
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:

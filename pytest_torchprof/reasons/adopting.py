@@ -5,17 +5,8 @@ from __future__ import annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
+from pytest_torchprof.reasons.unreadable import InsteadOfFile  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import first_of, printable_line
-
-
-class InsteadOfFile(Phrase):
-    """Something that lies where a file is expected, and will not become one."""
-
-    SPECIAL = (
-        "special",
-        "it is no file, but a pipe, a socket or a device; write what comes out of it to a file, and name that",
-    )
-    LOOP = "loop", "it is a link that leads back to itself; let the recording be written to a file"
 
 
 class NoFileThere(Reason, frozen=True):

@@ -9,7 +9,7 @@ from itertools import chain
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.reasons.adopting import InsteadOfFile, SignOfGpu
+from pytest_torchprof.reasons.adopting import SignOfGpu
 from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.chapters import CHAPTERS, PAGES
@@ -23,6 +23,7 @@ from pytest_torchprof.reasons.other_ranks import RankProcess
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
+from pytest_torchprof.reasons.unreadable import InsteadOfFile
 from pytest_torchprof.text.documentation import Article
 
 if TYPE_CHECKING:

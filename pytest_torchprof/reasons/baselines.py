@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.unreadable import InsteadOfFile
 
 _CANNOT: Final = "{path}: cannot read this baseline: "
 _ANEW: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"

@@ -35,6 +35,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     recordings,
     starting,
     testing,
+    throughput,
     timing,
 )
 from pytest_torchprof.reasons.reason import Reason, Verbatim

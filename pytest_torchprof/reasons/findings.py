@@ -223,6 +223,15 @@ class NothingUncompiled(Reason, frozen=True):
     SENTENCE = "the same test has no uncompiled measurement to compare it with"
 
 
+class CollectiveTimesUnknown(Reason, frozen=True):
+    """When collectives ran is not known."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "when a collective ran is not known: {because}"
+
+    because: Gap
+
+
 class RanksNeeded(Reason, frozen=True):
     """The finding is about all ranks of a job together."""
 

@@ -32,15 +32,6 @@ class MessageSizesUnknown(Reason, frozen=True):
     because: Gap
 
 
-class CollectiveTimesUnknown(Reason, frozen=True):
-    """When collectives ran is not known."""
-
-    CODE = Code.NOT_RECORDED
-    SENTENCE = "when a collective ran is not known: {because}"
-
-    because: Gap
-
-
 class NoCommunication(Reason, frozen=True):
     """Nothing was sent that computing could hide."""
 

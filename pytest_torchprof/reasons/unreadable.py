@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Union
 
-from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.statement import Phrase, Statement
 
 _AGAIN: Final = "Record or copy it again."
 _KEY: Final = 'its key "torchprof"'
+
+
+class InsteadOfFile(Phrase):
+    """Something that lies where a file is expected, and will not become one."""
+
+    SPECIAL = (
+        "special",
+        "it is no file, but a pipe, a socket or a device; write what comes out of it to a file, and name that",
+    )
+    LOOP = "loop", "it is a link that leads back to itself; let the recording be written to a file"
 
 
 class WhyUnreadable(Statement, frozen=True, tag_field="cause"):

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.columns import Calls, GpuOps, Ranges
 
 # The kernels of hipMemsetAsync and hipMemcpyAsync, as rocprofiler-sdk records them; roctracer records fills and copies.
-_BLIT = re.compile(r"__amd_rocclr_(fill|copy)\w*(?:\.kd)?")
+_BLIT = r"__amd_rocclr_(fill|copy)\w*(?:\.kd)?"
 
 
 def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
     """Turn the kernels that fill and copy into fills and copies, in place; the direction of a copy is not known."""
     blits = [i for i, name in enumerate(names) if name.startswith("__amd_rocclr_")]
-    kinds = {i: match[1] for i in blits if (match := _BLIT.fullmatch(names[i])) is not None}
+    kinds = {i: match[1] for i in blits if (match := re.fullmatch(_BLIT, names[i])) is not None}
     for i in where(gpu.name, set(kinds)) if kinds else ():
         if gpu.kind[i] == KERNEL:
             gpu.kind[i] = MEMSET if kinds[gpu.name[i]] == "fill" else MEMCPY

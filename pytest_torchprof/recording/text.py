@@ -7,8 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.reasons.adopting import InsteadOfFile
-from pytest_torchprof.reasons.unreadable import Excess
+from pytest_torchprof.reasons.unreadable import Excess, InsteadOfFile
 from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded, too_large
 
 try:
@@ -202,16 +201,16 @@ def border(part: bytes, mark: bytes) -> tuple[int, int] | None:
     return None
 
 
-_PACKET = re.compile(rb"\n([\x80-\xff]{0,9}[\x00-\x7f])")
+_PACKET = rb"\n([\x80-\xff]{0,9}[\x00-\x7f])"
 """The first field of the file's one message, a packet, and its length."""
-_NOT_IN_JSON = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_NOT_IN_JSON = rb"[\x00-\x08\x0b\x0c\x0e-\x1f]"
 
 
 def is_perfetto(text: bytes) -> bool:
     """Return whether it is in Perfetto's format, which torch can write since 2.14: packets only, maybe cut off."""
-    first = _PACKET.match(text)
-    if first is None or not _NOT_IN_JSON.search(text, 0, 4096):
+    first = re.match(_PACKET, text)
+    if first is None or not re.search(_NOT_IN_JSON, text[:4096]):
         return False
     length = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(first[1]))
     behind = first.end() + length
-    return behind >= len(text) or _PACKET.match(text, behind) is not None
+    return behind >= len(text) or re.match(_PACKET, text[behind:]) is not None

@@ -10,10 +10,9 @@ import msgspec
 from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
-from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.ranges import calls_of, waiting_threads
 from pytest_torchprof.analysis.tables import rows_by
-from pytest_torchprof.devices.range_names import step_name
+from pytest_torchprof.devices.range_names import EACH_STEP, step_name
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code

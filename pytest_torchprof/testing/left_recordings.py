@@ -17,7 +17,6 @@ from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.reasons.adopting import (
     CopiedRecording,
     DifferentJobSizes,
-    InsteadOfFile,
     NoFileThere,
     NoRecordingLeft,
     OneTellsNoRank,
@@ -33,6 +32,7 @@ from pytest_torchprof.reasons.adopting import (
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.unreadable import InsteadOfFile
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.text import is_special
 from pytest_torchprof.text import printable_line

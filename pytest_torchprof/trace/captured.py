@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.trace.captures import LANE, NOT_CAPTURED, Captured
@@ -32,7 +33,7 @@ _KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 _PREFIXES = {"module": "nn.Module: ", "line": "[line] "}
 
 
-class _Laid(NamedTuple):
+class _Laid(Struct, frozen=True):
     """The capture of a graph, in ns since its launch."""
 
     graph: CapturedGraph
@@ -43,7 +44,7 @@ class _Laid(NamedTuple):
     length: int
 
 
-class _Replay(NamedTuple):
+class _Replay(Struct, frozen=True):
     launched_ns: int
     laid: _Laid
     nodes: Sequence[tuple[int, CapturedNode]]
@@ -55,7 +56,7 @@ def with_captured(trace: Trace, annotated: Mapping[int, Annotation]) -> Trace:
     graphs = None if trace.metadata is None else trace.metadata.captured_graphs
     replays = sorted(_replays(trace, graphs), key=lambda replay: replay.launched_ns) if graphs else []
     if not replays:
-        return replace(trace, captured=NOT_CAPTURED._replace(annotated=annotated)) if annotated else trace
+        return replace(trace, captured=replace(NOT_CAPTURED, annotated=annotated)) if annotated else trace
     number = _numbering(trace.names)
     operands = _numbering(trace.inputs)
     names, inputs, lane = list(trace.names), list(trace.inputs), len(trace.threads)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.trace.columns import ABSENT, Calls
 
@@ -15,7 +17,7 @@ LANE = "CUDA graphs, as captured"
 """The thread on which captured operators are put."""
 
 
-class Captured(NamedTuple):
+class Captured(Struct, frozen=True):
     """The GPU operations of graphs whose capture is known."""
 
     calls: Calls

@@ -6,7 +6,9 @@ torch's ``mark_kernels`` keeps one annotation of each node, the name of the inne
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ _BETWEEN = " + "
 _OPERATOR = r"\w+::\w+(?:\.\w+)?"
 
 
-class Annotation(NamedTuple):
+class Annotation(Struct, frozen=True):
     """The annotation of one node."""
 
     scope: str | None

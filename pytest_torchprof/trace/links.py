@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.columns import Calls, GpuOps
 
 # As the tracer of ROCm 6.1 records them (ROCm/roctracer#100): the launch has an id, and its kernel 0.
-_COLLECTIVE = re.compile(r"(?:void )?(?:nccl|rccl)")
+_COLLECTIVE = r"(?:void )?(?:nccl|rccl)"
 
 
 class Links(Struct, frozen=True, kw_only=True, eq=False):
@@ -216,7 +216,8 @@ def _uncorrelated_collectives(gpu: GpuOps, names: Sequence[str]) -> list[int]:
     """Return the kernels of collectives that have no correlation id, in file order."""
     if not gpu.correlation or min(gpu.correlation) > 0:
         return []
-    named = {i for i, name in enumerate(names) if _COLLECTIVE.match(name)}
+    is_collective = re.compile(_COLLECTIVE).match
+    named = {i for i, name in enumerate(names) if is_collective(name)}
     alone = where(gpu.name, named) if named else []
     return [i for i in alone if gpu.correlation[i] <= 0 and gpu.kind[i] == KERNEL]
 

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, Text, contains, parse
+from pytest_torchprof.kernels.names.text import Text, parse
+from pytest_torchprof.text.expressions import Expression, contains
 
 __all__ = ["KernelName", "decode", "normal_name", "without_index"]
 

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import FAMILIES, KernelName
 from pytest_torchprof.kernels.names.text import (
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     first_dtype,
     mangled_dtype,
     word_list,
     word_table,
 )
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -101,12 +100,12 @@ _FUNCTOR: Final = Expression(
     r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|"
     r"_cuda_out|_scalar)(?=[<(_,:> ]|\w)"
 )
-_CUDA_FUNCTOR: Final = Expression(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)")
+_CUDA_FUNCTOR: Final = Expression(r"CUDAFunctor(?:OnSelf|OnOther)?_(?P<name>[a-z]+)", words="CUDAFunctor")
 _REDUCTION: Final = Expression(r"\b(\w{1,60}?)(?:_functor|Ops|Functor|_kernel_cuda)[<(]")
 _REDUCED: Final = Expression(r"ReduceOp<([\w:]+),")
 _WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
 _LAMBDA: Final = Expression(r"lambda\(([^()]{1,120})\)")
-_SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
+_SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]", words="Functor")
 # A kernel that ATen compiles at run time with NVRTC: reduction_prod_kernel
 # (aten/src/ATen/native/cuda/reduction_template.cuh).
 _JITERATED: Final = Expression(r"reduction_(?P<name>[a-z]+)_kernel$")

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import (
-    Expression,
-    common_dtype,
-    contains,
-    first_element,
-    first_meaning,
-    word_list,
-    word_table,
-)
+from pytest_torchprof.kernels.names.text import common_dtype, first_element, first_meaning, word_list, word_table
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -58,12 +51,15 @@ _NOT: Final = word_list(
     """
 )
 # The kernels that decode in stages rotate their queries on the way.
-_STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d")
+_STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d", words="kernel_stage")
 _CUDNN_GENERATED: Final = Expression(
-    r"cudnn_generated_\w{0,20}_sdpa_\w{0,20}?flash_(?P<way>[fb]prop)_\w{0,30}?_(?P<tile>\d+x\d+x\d+)_"
+    r"cudnn_generated_\w{0,20}_sdpa_\w{0,20}?flash_(?P<way>[fb]prop)_\w{0,30}?_(?P<tile>\d+x\d+x\d+)_",
+    words="cudnn_generated_",
 )
 # What cuDNN runs before and after the kernel of its backward pass.
-_CUDNN_PARTS: Final = Expression(r"cudnn::fusion::(?:compute_dot_do_o|convert_dq_to_16bits|fmha_reduce_head)")
+_CUDNN_PARTS: Final = Expression(
+    r"cudnn::fusion::(?:compute_dot_do_o|convert_dq_to_16bits|fmha_reduce_head)", words="cudnn::fusion::"
+)
 _WRAPPED: Final = word_table(
     """
     flash: flash:: FlashAttn Flash_
@@ -72,11 +68,12 @@ _WRAPPED: Final = word_table(
     flash: BatchPrefill
     """
 )
-_FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
+_FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_", words="fmha_cutlass")
 _WORD_TYPE: Final = Expression(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)")
 # trtllm-gen: fmhaSm100aKernel_QkvE4m3OBfloat16.., _QBfloat16KvE4m3OBfloat16.., _QkInt8VE4m3OBfloat16..
 _GENERATED: Final = Expression(
-    r"Kernel_Q(?:kv(?P<all>[A-Z][a-z]*\d+(?:m\d)?)O|(?P<q>[A-Z][a-z]*\d+(?:m\d)?)Kv(?P<kv>[A-Z][a-z]*\d+(?:m\d)?)O|k[A-Z])"
+    r"Kernel_Q(?:kv(?P<all>[A-Z][a-z]*\d+(?:m\d)?)O|(?P<q>[A-Z][a-z]*\d+(?:m\d)?)Kv(?P<kv>[A-Z][a-z]*\d+(?:m\d)?)O|k[A-Z])",
+    words="Kernel_Q",
 )
 _GENERATED_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4"}
 _ARCH: Final = Expression(r"[sS]m(\d{2,3}a?)(?!\d)")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, first_meaning, mangled_dtype, word_table
+from pytest_torchprof.kernels.names.text import first_meaning, mangled_dtype, word_table
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, PRODUCTS, KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, word_list, word_table
+from pytest_torchprof.kernels.names.text import word_list, word_table
 from pytest_torchprof.kernels.names.words import end_of, names_product
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 # ncclDevKernel_AllReduce_Sum_bf16_RING_LL(..), NCCL <= 2.18 ncclKernel_AllReduce_RING_LL_Sum_float(..), RCCL
 # ncclDevKernel_Generic_1(..) and rcclGenericKernel<1, false>(..). Only a few entry points are compiled and dispatch
 # inside (NVIDIA/nccl src/device/generate.py), so algorithm, protocol, operator and dtype in the name prove nothing.
-_NCCL: Final = Expression(r"(?:nccl|rccl|msccl)(?:(?:Dev|Symk?Dev)?Kernel(?:Debug)?_(?P<what>[A-Za-z]+)|GenericKernel)")
+_NCCL: Final = Expression(
+    r"(?:nccl|rccl|msccl)(?:(?:Dev|Symk?Dev)?Kernel(?:Debug)?_(?P<what>[A-Za-z]+)|GenericKernel)", words="ccl"
+)
 
 # Words of a name without its underscores, in lower case -> collective. Each is removed before the next is looked for.
 _WORDS: Final = word_table(
@@ -38,7 +41,9 @@ _NCCL_WORDS: Final = word_table(
     """
 )
 # one_shot_ar, TwoShotArRmsnorm: the kernels of an all-reduce in one step or two; userbuffers_.._ag, .._rs of TE.
-_SHOTS: Final = Expression(r"(?:[Oo]ne|[Tt]wo)_?[Ss]hot_?(?:Ar(?=[A-Z_]|$)|ar(?=_|$)|AR(?=[A-Z]?[a-z]|_|$))")
+_SHOTS: Final = Expression(
+    r"(?:[Oo]ne|[Tt]wo)_?[Ss]hot_?(?:Ar(?=[A-Z_]|$)|ar(?=_|$)|AR(?=[A-Z]?[a-z]|_|$))", words="hot"
+)
 _USERBUFFERS: Final = Expression(r"userbuffers_\w*?_(?P<what>ag|rs)(?:_|$)")
 _USERBUFFERS_DO: Final = {"ag": "all_gather", "rs": "reduce_scatter"}
 
@@ -49,10 +54,11 @@ _EXPERTS: Final = Expression(
     r"(?:(?:^|::)(?:internode|intranode)\w*|(?:^|::|_)ep(?:::\w+)*)::(?:cached_)?(?P<what>dispatch|combine|notify|barrier)"
     r"(?:_ll|_kernel|_dispatch|_combine|_pcie|_zcopy)*$|"
     r"(?:^|::)Ep(?:Dispatch|Combine)(?:(?:Intra|Inter)Node|LowLatencyAsync(?:Send|Recv)(?!Copy)|LL(?:Send|Recv|Sync)Phase)|"
-    r"(?:^|::)Ep(?:Dispatch|Combine)\w*(?P<end>Barrier)|^mori_ep_(?:dispatch|combine)_"
+    r"(?:^|::)Ep(?:Dispatch|Combine)\w*(?P<end>Barrier)|^mori_ep_(?:dispatch|combine)_",
+    words="dispatch combine notify barrier EpDispatch EpCombine",
 )
 # MORI's kernels that add up the experts' answers. Their names do not show which of them also wait for other GPUs.
-_GATHERS_ANSWERS: Final = Expression(r"(?:^|::)EpCombine(?:Sync|All|LowLatencyAsyncRecvCopy)")
+_GATHERS_ANSWERS: Final = Expression(r"(?:^|::)EpCombine(?:Sync|All|LowLatencyAsyncRecvCopy)", words="EpCombine")
 
 # Words that make a kernel outside NCCL one of communication.
 _OTHERS: Final = word_list(

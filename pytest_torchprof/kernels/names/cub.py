@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, KernelName
-from pytest_torchprof.kernels.names.text import contains, first_meaning, word_list, word_table
+from pytest_torchprof.kernels.names.text import first_meaning, word_list, word_table
+from pytest_torchprof.text.expressions import contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -8,9 +8,7 @@ from pytest_torchprof.kernels.names.kernelname import SPLIT_K_REDUCE, KernelName
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     XMMA_SUM,
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     first_dtype,
     leading_types,
@@ -19,6 +17,7 @@ from pytest_torchprof.kernels.names.text import (
     word_list,
     xmma_dtype,
 )
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     import re
@@ -45,7 +44,8 @@ _NVJET_TYPES: Final = {
 _LEGACY: Final = Expression(
     r"(?P<arch>volta|turing|ampere|ada|hopper|maxwell|pascal)_(?:(?P<io>fp16|bf16|tf32|fp32|h|i8|int8|int32|fp64)_)?"
     r"(?P<mma>[a-z]{0,2}\d{3,6}|gc|[shdczi]|)gemm_(?:(?P<out>fp16|bf16|fp32|int8|int32|fp64)_)?"
-    r"(?P<tile>\d+x\d+)(?P<mid>(?:_[A-Za-z0-9]+)*?)_(?P<lay>[nt]{2})(?P<tail>(?:_[a-z0-9]+)*)$"
+    r"(?P<tile>\d+x\d+)(?P<mid>(?:_[A-Za-z0-9]+)*?)_(?P<lay>[nt]{2})(?P<tail>(?:_[a-z0-9]+)*)$",
+    words="gemm_",
 )
 # cuBLAS up to 9: names from the days of Maxwell, without the architecture.
 _OLDEST: Final = Expression(r"(?P<mma>[shdcz])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
@@ -70,7 +70,7 @@ _GEMV: Final = word_list(
     dot_kernel gemmSN_ gemmk1_kernel gemm_kernel1x1_core
     """
 )
-_LARGE_K: Final = Expression(r"(?P<mma>[shdcz])gemm_largek_")
+_LARGE_K: Final = Expression(r"(?P<mma>[shdcz])gemm_largek_", words="gemm_largek_")
 _SMALL_LAYOUT: Final = Expression(r"gemmSN_(?P<lay>[NT]{2})_kernel")
 _TENSOR: Final = Expression(r"cublasGemvTensor\w*<(?P<type>[\w:]+)(?P<const> const)?>")
 _HELPERS: Final = {

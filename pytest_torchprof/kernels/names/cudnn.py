@@ -15,9 +15,7 @@ from pytest_torchprof.kernels.names.kernelname import (
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     XMMA_SUM,
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     first_dtype,
     first_meaning,
@@ -27,6 +25,7 @@ from pytest_torchprof.kernels.names.text import (
     word_table,
     xmma_dtype,
 )
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     import re
@@ -53,7 +52,8 @@ _LEGACY: Final = Expression(
 )
 _CUTLASS: Final = Expression(
     r"cutlass(?:_(?P<arch>\d+))?_(?P<op>wmma_tensorop|tensorop|simt)_(?:(?P<in>bf16|f16|tf32|s8|d|f32)_)?(?P<mma>[a-z]{0,2}\d*)"
-    r"(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<tile>\d+x\d+)_(?P<tk>\d+)x(?P<stages>\d+)_\w*?(?:align(?P<align>\d+))?(?=[>:(]|$)"
+    r"(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<tile>\d+x\d+)_(?P<tk>\d+)x(?P<stages>\d+)_\w*?(?:align(?P<align>\d+))?(?=[>:(]|$)",
+    words="fprop dgrad wgrad",
 )
 _CUTLASS3: Final = Expression(
     r"cutlass3x_(?P<arch>sm\d+)_(?P<op>tensorop|simt)_\w*?(?P<kind>fprop|dgrad|wgrad)\w*?_(?P<a>[a-z]+\d\w*?)"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.gemms import TILES_OF_FP8
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, common_dtype, dtype_of, numbers
+from pytest_torchprof.kernels.names.text import common_dtype, dtype_of, numbers
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     import re

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, PRODUCTS, KernelName
-from pytest_torchprof.kernels.names.text import Expression, first_element_type, first_meaning, word_table
+from pytest_torchprof.kernels.names.text import first_element_type, first_meaning, word_table
 from pytest_torchprof.kernels.names.words import end_of, function_of, names_product, serves_products
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -49,7 +50,7 @@ _WORDS: Final = word_table(
 )
 # Words that contain one of those above and mean something else.
 _NOT: Final = Expression("prefill|pre_?transpose|non_?transpose|quantile|broadcast")
-_RMS: Final = Expression("(?:^|_)(?:rms|norm_(?:fwd|bwd|forward|backward))(?:_|$)")
+_RMS: Final = Expression("(?:^|_)(?:rms|norm_(?:fwd|bwd|forward|backward))(?:_|$)", words="rms norm_")
 
 
 def _family_in(name: str) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, dtype_of, word_list
+from pytest_torchprof.kernels.names.text import dtype_of, word_list
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

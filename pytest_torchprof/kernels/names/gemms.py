@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import (
-    Expression,
     common_dtype,
-    contains,
     dtype_of,
     leading_types,
     mangled_dtypes,
@@ -16,6 +14,7 @@ from pytest_torchprof.kernels.names.text import (
     word_list,
 )
 from pytest_torchprof.kernels.names.words import serves_products, without_deep_gemm
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     import re

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, word_table
+from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.names.words import end_of, names_product
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -8,7 +8,8 @@ from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, KernelName
 from pytest_torchprof.kernels.names.operators import decode as decode_operator
-from pytest_torchprof.kernels.names.text import Expression, parse, word_list
+from pytest_torchprof.kernels.names.text import parse, word_list
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

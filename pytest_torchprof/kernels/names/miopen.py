@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION, KernelName
-from pytest_torchprof.kernels.names.text import Expression, numbers, word_table
+from pytest_torchprof.kernels.names.text import numbers, word_table
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, dtype_of, leading_types, mangled_dtypes, word_list
+from pytest_torchprof.kernels.names.text import dtype_of, leading_types, mangled_dtypes, word_list
 from pytest_torchprof.kernels.names.words import function_of, names_product, serves_products
+from pytest_torchprof.text.expressions import Expression, contains
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -19,9 +20,13 @@ _CAST: Final = r"(?:(?<!broad)cast|cvt|convert|cpy|pack)"
 _QUANTIZES: Final = Expression(
     rf"quant(?!il|it|um)|{_CAST}\w*?(?:to|into|2)_?(?:static_)?{_LOW}|{_CAST}_(?:[qkv]{{1,3}}_)?{_LOW}|"
     rf"{_LOW}\w*_(?:partial_)?cast(?![a-z])|"
-    rf"(?<!broad)cast_(?:and_)?transpose|per_(?:channel|token|block|group|tensor)_cast"
+    rf"(?<!broad)cast_(?:and_)?transpose|per_(?:channel|token|block|group|tensor)_cast",
+    words="quant cast cvt convert cpy pack",
 )
-_DEQUANTIZES: Final = Expression(rf"dequant|upcast_from|{_LOW}\w*?(?:to|2)_?{_WIDE}|reconstruct_(?:exllama|gptq)")
+_DEQUANTIZES: Final = Expression(
+    rf"dequant|upcast_from|{_LOW}\w*?(?:to|2)_?{_WIDE}|reconstruct_(?:exllama|gptq)",
+    words="dequant upcast_from reconstruct_ mxfp fp4 fp8 e4m3 e5m2 e2m1 ue8m0 int4 int8",
+)
 # The integer result of a product becomes floats.
 _RESULT: Final = Expression(r"dequant_mm_int32")
 _LOW_TYPES: Final = frozenset({"fp8", "fp4", "int8"})

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, common_dtype, numbers
+from pytest_torchprof.kernels.names.text import common_dtype, numbers
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.text import Expression, parse, word_list
+from pytest_torchprof.kernels.names.text import parse, word_list
+from pytest_torchprof.text.expressions import Expression
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -26,7 +27,8 @@ _BOOKKEEPING: Final = Expression(
 )
 # torch.cuda._sleep's spin_kernel, sleep_kernel, busy_wait, delayKernel: their only work is to last.
 _LASTS: Final = Expression(
-    r"(?:^|_)(?:spin|sleep|nano_?sleep|delay|busy_?(?:wait|loop|spin)|wait_?cycles)(?:_?(?:gpu|kernel|cycles|ns|us|ms|for))*(?:_|$)"
+    r"(?:^|_)(?:spin|sleep|nano_?sleep|delay|busy_?(?:wait|loop|spin)|wait_?cycles)(?:_?(?:gpu|kernel|cycles|ns|us|ms|for))*(?:_|$)",
+    words="spin sleep delay busy wait",
 )
 _GENERIC: Final = frozenset(
     word_list(

@@ -1,0 +1,46 @@
+"""Expressions that are compiled where a text has one of their words: no match goes without."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_torchprof.devices.kinds import device_kinds
+from pytest_torchprof.kernels.names import LIBRARIES
+from pytest_torchprof.text.expressions import Expression, contains
+
+pytestmark = pytest.mark.any_torch
+
+HOLDERS = (
+    *(f"kernels.names.{library}" for library in LIBRARIES),
+    "kernels.names.words",
+    "kernels.operand_types",
+    "analysis.set_up",
+    "analysis.validity",
+)
+OF_MODULES = [value for name in HOLDERS for value in vars(import_module(f"pytest_torchprof.{name}")).values()]
+OF_CALLS = [expression for kind in device_kinds() for _, expression in kind.calls]
+WITH_WORDS = [value for value in (*OF_MODULES, *OF_CALLS) if isinstance(value, Expression) and value.words]
+
+
+def test_the_expressions_of_all_calls_have_words():
+    assert OF_CALLS
+    assert all(expression.words for expression in OF_CALLS)
+
+
+@pytest.mark.parametrize("expression", WITH_WORDS, ids=lambda expression: expression.words[0])
+@given(data=st.data())
+def test_each_match_has_one_of_the_words(expression, data):
+    text = data.draw(st.from_regex(expression.compiled()))
+    assert contains(expression.compiled().search(text)[0], expression.words)
+
+
+def test_a_text_without_the_words_compiles_nothing():
+    expression = Expression("ab+", words="ab")
+    assert expression.match("b") is expression.search("ba") is expression.fullmatch("a") is None
+    assert expression._compiled is None
+    assert all(matched("ab") for matched in (expression.match, expression.search, expression.fullmatch))
+    assert expression.fullmatch("abc") is None
