@@ -269,7 +269,10 @@ def _late_gaps(analysis: Analysis) -> Gaps:
     trace, gaps = analysis.trace, analysis.gpu_work.gaps_from_start
     late = gaps.chosen(gaps.late)
     returned = map(trace.calls.end.__getitem__, map(trace.links.call_of.__getitem__, late.before))
-    until = list(map(min, late.ends, returned))
+    until = [
+        end if end < over else over  # noqa: FURB136 - at a third of the cost of min
+        for end, over in zip(late.ends, returned, strict=True)
+    ]
     return replace(late, ends=until).chosen(list(map(lt, late.starts, until)))
 
 
