@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import accumulate, compress, islice
+from itertools import accumulate, compress
 from operator import gt, lt, mul, not_, sub
 from typing import TYPE_CHECKING
 
@@ -206,12 +206,11 @@ def idle_gaps(trace: Trace, gpu_ops: Iterable[int]) -> Gaps:
     starts, ends = list(map(trace.gpu.start.__getitem__, order)), list(map(trace.gpu.end.__getitem__, order))
     # Most often they end in the order in which they start.
     reached = ends if in_order(ends) else list(accumulate(ends, max))
-    idle = list(map(lt, reached, islice(starts, 1, None)))
-    since, before = list(compress(reached, idle)), list(compress(islice(order, 1, None), idle))
+    since, until, before = reached[:-1], starts[1:], order[1:]
     # What no call launched was not launched late.
     launched = [*trace.calls.start, _LONG_AGO]
     launched_at = map(launched.__getitem__, map(trace.links.call_of.__getitem__, before))
-    return Gaps(since, list(compress(islice(starts, 1, None), idle)), before, list(map(gt, launched_at, since)))
+    return Gaps(since, until, before, list(map(gt, launched_at, since))).chosen(list(map(lt, since, until)))
 
 
 _LONG_AGO = -(2**80)
