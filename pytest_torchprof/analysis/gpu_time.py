@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import accumulate, compress, islice
-from operator import gt, le, lt, mul, not_, sub
+from itertools import accumulate, compress
+from operator import gt, lt, mul, not_, sub
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -200,18 +200,17 @@ class Idle(Struct, frozen=True, kw_only=True):
     """Launched in time, yet it waited: for another stream, a dependency, or nobody knows what."""
 
 
-def idle_gaps(trace: Trace, in_order: Iterable[int]) -> Gaps:
-    """Return the gaps between operations in the order of their start; overlapping ones leave none."""
-    order = list(in_order)
+def idle_gaps(trace: Trace, gpu_ops: Iterable[int]) -> Gaps:
+    """Return the gaps between operations, given in the order of their start; overlapping ones leave none."""
+    order = list(gpu_ops)
     starts, ends = list(map(trace.gpu.start.__getitem__, order)), list(map(trace.gpu.end.__getitem__, order))
     # Most often they end in the order in which they start.
-    reached = ends if all(map(le, ends, islice(ends, 1, None))) else list(accumulate(ends, max))
-    idle = list(map(lt, reached, islice(starts, 1, None)))
-    since, before = list(compress(reached, idle)), list(compress(islice(order, 1, None), idle))
+    reached = ends if in_order(ends) else list(accumulate(ends, max))
+    since, until, before = reached[:-1], starts[1:], order[1:]
     # What no call launched was not launched late.
     launched = [*trace.calls.start, _LONG_AGO]
     launched_at = map(launched.__getitem__, map(trace.links.call_of.__getitem__, before))
-    return Gaps(since, list(compress(islice(starts, 1, None), idle)), before, list(map(gt, launched_at, since)))
+    return Gaps(since, until, before, list(map(gt, launched_at, since))).chosen(list(map(lt, since, until)))
 
 
 _LONG_AGO = -(2**80)

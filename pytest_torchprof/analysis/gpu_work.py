@@ -237,8 +237,11 @@ class GpuWork:
     @cached_property
     def idle(self) -> dict[int, Spans]:
         """When each device ran nothing, inside the window, without what the profiler took for its own buffers."""
-        idle = {device: intervals.without(self.whole, busy) for device, busy in self.busy.items()}
-        return {device: intervals.without(spans, self.profilers_own) for device, spans in idle.items()}
+        idle, own = (
+            {device: intervals.without(self.whole, busy) for device, busy in self.busy.items()},
+            self.profilers_own,
+        )
+        return {device: intervals.without(spans, own) for device, spans in idle.items()} if own else idle
 
     @cached_property
     def idle_share(self) -> float:
@@ -429,13 +432,21 @@ class GpuWork:
     def launched_together(self) -> list[list[int]]:
         """Each step's GPU operations by the thread that launched them, in launch order; graphs left out."""
         trace = self.trace
-        call_of, calls = trace.links.call_of, trace.calls
+        call_of, began, named, threads = trace.links.call_of, trace.calls.start, trace.calls.name, trace.calls.thread
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
-        launched = [calls.start[call] if call >= 0 else 0 for call in call_of]
-        together: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for step, part in enumerate(self.launching.parts):
+        launched = [began[call] if call >= 0 else 0 for call in call_of]
+        together: list[list[int]] = []
+        for part in self.launching.parts:
+            of_threads: dict[int, list[int]] = defaultdict(list)
             for i in part.gpu_ops:
                 call = call_of[i]
-                if call >= 0 and calls.name[call] not in graphs:
-                    together[step, calls.thread[call]].append(i)
-        return [sorted(ops, key=launched.__getitem__) for ops in together.values()]
+                if call >= 0 and named[call] not in graphs:
+                    of_threads[threads[call]].append(i)
+            together += [sorted(ops, key=launched.__getitem__) for ops in of_threads.values()]
+        return together
+
+    @cached_property
+    def kernels_together(self) -> list[list[int]]:
+        """The kernels among these."""
+        kind = self.trace.gpu.kind
+        return [[i for i in ops if kind[i] == KERNEL] for ops in self.launched_together]

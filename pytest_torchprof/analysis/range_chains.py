@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import filterfalse
 from typing import TYPE_CHECKING
-
-from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.trace import Trace
+
+_UNKNOWN = -1
 
 
 class RangeChains:
@@ -19,8 +18,10 @@ class RangeChains:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._chains: list[tuple[str, ...]] = [()]
-        self._chain_of: dict[int, int] = {ABSENT: 0}
-        self._longer: dict[tuple[int, int], int] = {}
+        # Behind the last operator, which is where ABSENT finds it, the chain of none.
+        self._chain_of = [_UNKNOWN] * len(trace.ops) + [0]
+        # Of each chain the numbers of those that are longer by one range, by its name.
+        self._longer: list[dict[int, int]] = [{}]
 
     def of(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first; none for ABSENT."""
@@ -28,23 +29,28 @@ class RangeChains:
 
     def number(self, op: int) -> int:
         """Return the number of the operator's chain, which is that of all that are equal."""
-        return self._chain_of[op] if op in self._chain_of else self.numbers((op,))[0]
+        number = self._chain_of[op]
+        return self.numbers((op,))[0] if number == _UNKNOWN else number
 
     def numbers(self, ops: Iterable[int]) -> list[int]:
         """Return for each operator the number of its chain."""
-        named, parent, chain_of, known = self._trace.ops.name, self._trace.nesting.parent, self._chain_of, self._longer
+        named, parent, chain_of, longer = self._trace.ops.name, self._trace.nesting.parent, self._chain_of, self._longer
         listed = list(ops)
-        # Most are asked about again.
-        for op in filterfalse(chain_of.__contains__, listed):
+        for op in listed:
+            # Most are asked about again.
+            if chain_of[op] != _UNKNOWN:
+                continue
             above, holder = [op], parent[op]
-            while holder not in chain_of:
+            while (number := chain_of[holder]) == _UNKNOWN:
                 above.append(holder)
                 holder = parent[holder]
-            number = chain_of[holder]
             for member in reversed(above):
-                longer = number, named[member]
-                if longer not in known:
-                    known[longer] = len(self._chains)
-                    self._chains.append((*self._chains[number], self._trace.names[named[member]]))
-                number = chain_of[member] = known[longer]
+                known = longer[number].get(named[member])
+                number = chain_of[member] = self._longer_by(number, named[member]) if known is None else known
         return list(map(chain_of.__getitem__, listed))
+
+    def _longer_by(self, number: int, name: int) -> int:
+        self._longer[number][name] = len(self._chains)
+        self._chains.append((*self._chains[number], self._trace.names[name]))
+        self._longer.append({})
+        return self._longer[number][name]

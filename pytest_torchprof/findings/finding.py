@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
@@ -27,11 +27,10 @@ from pytest_torchprof.text import is_huge
 from pytest_torchprof.text.reprs import bracketed, short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
-    from pytest_torchprof.kernels.reply import Replies
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that could be saved; good to know."""
@@ -345,7 +344,14 @@ def need_known_kernels(
     return Need(missing=missing, there=there, by=(least,))
 
 
-def need_known_operations(missing: Reason, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
+class Told(NamedTuple):
+    """The operations of which something is so, and those of which it is not known, each in their order."""
+
+    yes: Sequence[int]
+    not_known: Sequence[int]
+
+
+def need_known_operations(missing: Reason, replies: Callable[..., Told], *by: Threshold) -> Need:
     """Return the need that operations whose answer is unknown take too little time to make a finding.
 
     ``replies`` takes the values of all thresholds but the last one, the share of the time of all kernels from which on

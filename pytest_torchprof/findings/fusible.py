@@ -34,7 +34,6 @@ from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.reasons.findings import ElementsOfSomeUnknown, OptimizerOfSomeUnknown, ProductsOfSomeUnknown
-from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
@@ -199,11 +198,11 @@ def _products_known(analysis: Analysis) -> bool:
 
 def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     """Find attention computed as product, softmax and product; a fused kernel would not write the matrix between."""
-    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    work = analysis.gpu_work
     attentions: list[list[int]] = []
     softmax = {name for name, decoded in work.named.items() if _is_softmax(decoded)}
-    for ops in work.launched_together if softmax else ():
-        attentions += _attentions(analysis, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
+    for kernels in work.kernels_together if softmax else ():
+        attentions += _attentions(analysis, kernels, softmax)
     if not attentions:
         return
     # The two products remain in a fused kernel, and so do those of positions; what else lies between them does not.

@@ -18,9 +18,9 @@ from pytest_torchprof.findings.finding import (
     Finding,
     Rule,
     Threshold,
+    Told,
     need_known_operations,
 )
-from pytest_torchprof.kernels.reply import Replies
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -56,7 +56,7 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     start, end, blocks = gpu.start, gpu.end, gpu.blocks_per_sm
     # Beside others a kernel fills no less: only those that alone leave room can be part of it.
-    most_ns = sum([end[i] - start[i] for i in work.kernels if 0 <= blocks[i] < _NEARLY_FILLED])
+    most_ns = sum([end[i] - start[i] for i in work.kernels if 0.0 <= blocks[i] < _NEARLY_FILLED])
     if most_ns / 1000 < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     small = set(_small_grids(analysis).yes)
@@ -103,7 +103,7 @@ def _partly_filled_times(work: GpuWork) -> Iterator[_PartlyFilled]:
     start, end, blocks, kind = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.kind
 
     def alone(device: int, kernels: Sequence[int]) -> list[_PartlyFilled]:
-        return [(device, start[i], end[i], blocks[i], (i,)) for i in kernels if 0 <= blocks[i] < _NEARLY_FILLED]
+        return [(device, start[i], end[i], blocks[i], (i,)) for i in kernels if 0.0 <= blocks[i] < _NEARLY_FILLED]
 
     for device, ops in work.by_device.items():
         kernels = [i for i in ops if kind[i] == KERNEL]
@@ -146,7 +146,7 @@ def _filled_together(
 
 
 @once
-def _small_grids(analysis: Analysis) -> Replies[int]:
+def _small_grids(analysis: Analysis) -> Told:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
     Communication needs no more blocks, and neither do kernels that are made to take time.
@@ -156,22 +156,22 @@ def _small_grids(analysis: Analysis) -> Replies[int]:
     if work.lasting:
         talking = talking.union(i for i in work.kernels if gpu.name[i] in work.lasting)
     partly = {i for *_, kernels in _partly_filled(analysis) for i in kernels}
-    kernels = work.kernels
-    computing = [i for i in kernels if i not in talking] if talking else kernels
+    computing = [i for i in work.kernels if i not in talking] if talking else work.kernels
     # Lists, as a recording has tens of thousands.
-    unknown = tuple([i for i in computing if blocks[i] < 0])
-    small = tuple([i for i in computing if 0 <= blocks[i] < _NEARLY_FILLED and i in partly])
-    others = {*unknown, *small}
-    return Replies(yes=small, no=tuple([i for i in kernels if i not in others]), not_known=unknown)
+    return Told(
+        yes=[i for i in computing if 0.0 <= blocks[i] < _NEARLY_FILLED and i in partly],
+        not_known=[i for i in computing if blocks[i] < 0],
+    )
 
 
 def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
-    work, gpu, occupancy = analysis.gpu_work, analysis.trace.gpu, analysis.trace.occupancies
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
     low = _with_few_warps(analysis, at[LOW], at[BLOCKS]).yes
     spent = work.time_us(low)
     if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
         return
+    occupancy = analysis.trace.occupancies
     mean = sum(occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
     yield LowOccupancy(
         **evidence(work, low),
@@ -181,19 +181,21 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     )
 
 
-def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Replies[int]:
+def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Told:
     """Ask each kernel that needs many warps whether few of them fit, on a grid of enough blocks."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
-    occupancy, blocks, named = analysis.trace.occupancies, gpu.blocks_per_sm, gpu.name
+    recorded, blocks, named, percent = gpu.occupancy, gpu.blocks_per_sm, gpu.name, 100 * least
     names = {name for name, decoded in work.named.items() if decoded.family not in _FEW_WARPS} - work.lasting
-    kernels = [i for i in work.kernels if named[i] in names]
-    percent = 100 * least
-    # What is not known may be as low as 0.
-    low = [i for i in kernels if occupancy[i] < percent and not 0 <= blocks[i] < enough] if percent > 0 else []
-    unknown = tuple([i for i in low if occupancy[i] < 0 or blocks[i] < 0])
-    few = tuple([i for i in low if occupancy[i] >= 0 and blocks[i] >= 0])
-    others = set(low)
-    return Replies(yes=few, no=tuple([i for i in kernels if i not in others] if low else kernels), not_known=unknown)
+    # What is not known may be as many as needed, or as low as 0.
+    large = [i for i in work.kernels if named[i] in names and not 0.0 <= blocks[i] < enough]
+    low = [i for i in large if recorded[i] < percent] if percent > 0 else []
+    # Only a recorded 0 may be more than that, and to know what it is takes longer than all before.
+    occupancy = analysis.trace.occupancies if low else recorded
+    low = [i for i in low if occupancy[i] < percent]
+    return Told(
+        yes=[i for i in low if occupancy[i] >= 0 and blocks[i] >= 0],
+        not_known=[i for i in low if occupancy[i] < 0 or blocks[i] < 0],
+    )
 
 
 _SMALL_GRIDS_KNOWN = need_known_operations(BlocksOfSomeUnknown(), _small_grids, FEW_BLOCKS)

@@ -183,8 +183,8 @@ def _calls_known(analysis: Analysis, calls: float, small_us: float, share: float
 
 def _launch_us(analysis: Analysis) -> float:
     """Return the median length of a launch call."""
-    calls = analysis.trace.calls
-    lengths = sorted([calls.end[i] - calls.start[i] for i in analysis.trace.links.launches])
+    start, end = analysis.trace.calls.start, analysis.trace.calls.end
+    lengths = sorted([end[i] - start[i] for i in analysis.trace.links.launches])
     return lengths[len(lengths) // 2] / 1000 if lengths else 0.0
 
 
@@ -249,10 +249,11 @@ def _innermost(analysis: Analysis, children: Sequence[int], inside: Mapping[int,
 
 def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
     named, start, end = columns.name, columns.start, columns.end
-    spent: dict[int, int] = defaultdict(int)
+    # To add up is faster list by list.
+    lengths: dict[int, list[int]] = defaultdict(list)
     for i in members:
-        spent[named[i]] += end[i] - start[i]
-    return dict(spent)
+        lengths[named[i]].append(end[i] - start[i])
+    return {name: sum(those) for name, those in lengths.items()}
 
 
 RULES = (

@@ -27,13 +27,14 @@ from pytest_torchprof.findings.finding import (
     Need,
     Rule,
     Threshold,
+    Told,
     need_known_kernels,
     need_known_operations,
 )
 from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
-from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Replies, ask, every, known, same
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, ask, every, known, same
 from pytest_torchprof.reasons.findings import CopiesOfSomeUnknown, SizesOfSomeUnknown, TypesOfSomeUnknown
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -274,7 +275,7 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     )
 
 
-def _bias_copies(analysis: Analysis) -> Replies[int]:
+def _bias_copies(analysis: Analysis) -> Told:
     """Ask each copy, and each kernel that copies or may copy, whether it puts a bias into the result of a product."""
     work, trace, launching = analysis.gpu_work, analysis.trace, analysis.launching
     copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
@@ -294,8 +295,7 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
         return known(holds=decoded.helper == "bias copy")
 
     replies = ask(in_question, puts_bias)
-    others = {*replies.yes, *replies.not_known}
-    return Replies(yes=replies.yes, no=tuple([i for i in asked if i not in others]), not_known=replies.not_known)
+    return Told(yes=replies.yes, not_known=replies.not_known)
 
 
 def _products_around(analysis: Analysis, gpu_ops: Iterable[int]) -> list[str | None]:

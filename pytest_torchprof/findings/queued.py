@@ -156,11 +156,9 @@ def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
     gaps = work.gaps_from_start
     # Of tens of thousands a few are long enough, and an operation that was launched late has hardly waited.
     return [
-        (since, end, before)
+        (max(start, returned[call]), end, before)
         for start, end, before in gaps.triples()
-        if end - start >= KERNEL_WAIT_NS
-        and (call := call_of[before]) >= 0
-        and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
+        if end - start >= KERNEL_WAIT_NS and (call := call_of[before]) >= 0 and end - returned[call] >= KERNEL_WAIT_NS
     ]
 
 

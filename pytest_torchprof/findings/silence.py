@@ -121,7 +121,8 @@ def held_up(analysis: Analysis) -> Spans:
 def _candidates(analysis: Analysis) -> Iterator[Stretch]:
     """Yield the long stretches of calls that neither wait nor compute on the CPU, and are not first calls."""
     trace, work, kinds = analysis.trace, analysis.gpu_work, analysis.trace.call_kinds
-    launching = set(analysis.launching.op_of)
+    operators = {stretch.member for stretch in work.long_stretches if not stretch.is_call}
+    launching = operators.intersection(analysis.launching.op_of)
     launches = [stretch for stretch in work.stretches if stretch.is_call and kinds[stretch.name] is CallKind.LAUNCH]
     at_once = {stretch.member for stretch, _ in launched_soon(work.trace, launches)}
     for stretch in work.long_stretches:

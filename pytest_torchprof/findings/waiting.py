@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from itertools import compress, repeat
+from itertools import compress
 from math import inf
 from operator import lt, sub
 from typing import TYPE_CHECKING
@@ -269,7 +268,10 @@ def _late_gaps(analysis: Analysis) -> Gaps:
     trace, gaps = analysis.trace, analysis.gpu_work.gaps_from_start
     late = gaps.chosen(gaps.late)
     returned = map(trace.calls.end.__getitem__, map(trace.links.call_of.__getitem__, late.before))
-    until = list(map(min, late.ends, returned))
+    until = [
+        end if end < over else over  # noqa: FURB136 - at a third of the cost of min
+        for end, over in zip(late.ends, returned, strict=True)
+    ]
     return replace(late, ends=until).chosen(list(map(lt, late.starts, until)))
 
 
@@ -320,7 +322,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     """
     waits, late = analysis.gpu_work.waits, _late_gaps(analysis)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
-    last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
+    last = map([-inf, *waits.ends].__getitem__, intervals.passed(waits.starts, late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
     return sum(compress(_late_ns(analysis), waited))
 

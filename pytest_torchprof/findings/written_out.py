@@ -24,7 +24,6 @@ from pytest_torchprof.findings.finding import (
 from pytest_torchprof.findings.fusible import elements, saved_us
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
-from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,15 +91,15 @@ def _facts(analysis: Analysis, parts: Sequence[Sequence[int]]) -> _WrittenOut:
 @once
 def rms_norms(analysis: Analysis) -> Sequence[Sequence[int]]:
     """Return the kernels of each RMSNorm that is written as operators."""
+    if _MEAN not in analysis.trace.names:
+        return []
     return [norm for kernels, ops in _kernels_and_operators(analysis) for norm in _rms_norms(analysis, kernels, ops)]
 
 
 @once
 def _kernels_and_operators(analysis: Analysis) -> Sequence[tuple[list[int], list[str | None]]]:
     """Return the kernels of each step and thread in the order of their launch, and beside them their operators."""
-    kind = analysis.trace.gpu.kind
-    together = [[i for i in ops if kind[i] == KERNEL] for ops in analysis.gpu_work.launched_together]
-    return [(kernels, analysis.launching.op_names(kernels)) for kernels in together]
+    return [(kernels, analysis.launching.op_names(kernels)) for kernels in analysis.gpu_work.kernels_together]
 
 
 def _rms_norms(analysis: Analysis, kernels: Sequence[int], ops: Sequence[str | None]) -> Iterator[list[int]]:
@@ -143,7 +142,7 @@ def _elements(analysis: Analysis, gpu_op: int) -> int | None:
 def rotary_embeddings(analysis: Analysis) -> Sequence[Sequence[int]]:
     """Return the kernels of each rotary embedding of a query or a key, in the order of their launch."""
     embeddings: list[list[int]] = []
-    for kernels, names in _kernels_and_operators(analysis):
+    for kernels, names in _kernels_and_operators(analysis) if _NEGATED in analysis.trace.names else ():
         # Few models negate anything, so the negations are looked at, not each kernel; no two parts share one.
         for first in (i - 1 for i, name in enumerate(names) if name == _NEGATED and i):
             part = slice(first, first + len(_TURNED))
