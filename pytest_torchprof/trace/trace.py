@@ -318,12 +318,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def nesting(self) -> Nesting:
         """The tree of operators inside one another."""
-        return nest(self.ops, self.path)
+        return nest(self.ops, self.calls, self.path)
 
-    @cached_property
+    @property
     def around_calls(self) -> Sequence[int]:
         """For each call the innermost operator around it; ABSENT without one."""
-        return self.nesting.innermost_around(self.calls, range(len(self.calls)))
+        return self.nesting.around_calls
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:
