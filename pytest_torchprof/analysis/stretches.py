@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LONG_NS = 1_000_000
 """A call of the runtime takes some 5 us, and an operator some 50; a millisecond is no matter of degree."""
 
+_PIECE = 64
+
 
 class Stretch(NamedTuple):
     """A time in which the innermost range of a thread was one call or operator, and nothing began or ended."""
@@ -56,8 +58,11 @@ def long_stretches(trace: Trace) -> list[Stretch]:
 
 
 def _long(columns: Calls | Ranges) -> list[int]:
-    # A recording has a hundred thousand events and a few that are long.
-    return [i for i, ns in enumerate(map(sub, columns.end, columns.start)) if ns >= LONG_NS]
+    lasted = list(map(sub, columns.end, columns.start))
+    # A recording has a hundred thousand events and a few that are long: most pieces hold none.
+    pieces = (slice(at, at + _PIECE) for at in range(0, len(lasted), _PIECE))
+    long = [piece for piece in pieces if max(lasted[piece]) >= LONG_NS]
+    return [i for piece in long for i, ns in enumerate(lasted[piece], piece.start) if ns >= LONG_NS]
 
 
 def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]:
