@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import accumulate, compress, islice
-from operator import gt, le, lt, mul, not_, sub
+from itertools import compress, islice
+from operator import gt, lt, mul, not_, sub
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -204,8 +204,8 @@ def idle_gaps(trace: Trace, in_order: Iterable[int]) -> Gaps:
     """Return the gaps between operations in the order of their start; overlapping ones leave none."""
     order = list(in_order)
     starts, ends = list(map(trace.gpu.start.__getitem__, order)), list(map(trace.gpu.end.__getitem__, order))
-    # Most often they end in the order in which they start.
-    reached = ends if all(map(le, ends, islice(ends, 1, None))) else list(accumulate(ends, max))
+    # Nothing runs before a start exactly if as many have ended as have begun: then they are those that began before.
+    reached = sorted(ends)
     idle = list(map(lt, reached, islice(starts, 1, None)))
     since, before = list(compress(reached, idle)), list(compress(islice(order, 1, None), idle))
     # What no call launched was not launched late.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, compress, islice, repeat
+from math import inf
 from operator import gt, lt, sub
 from typing import TYPE_CHECKING
 
@@ -148,9 +149,9 @@ def passed(column: Sequence[int], instants: Iterable[int]) -> list[int]:
     To go along both takes half the time of a search for each, where the instants are many.
     """
     counts: list[int] = []
-    at, behind = 0, len(column)
+    at, endless = 0, [*column, inf]
     for instant in instants:
-        while at < behind and column[at] <= instant:
+        while endless[at] <= instant:
             at += 1
         counts.append(at)
     return counts
