@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, compress, islice
-from operator import gt, not_
+from itertools import compress, islice
+from math import inf
+from operator import gt, lt, not_
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -34,8 +35,10 @@ class CpuBlocks(Struct, frozen=True, kw_only=True):
 
 def _calls_of_their_own(trace: Trace) -> Sequence[int]:
     """Return the calls that no operator holds from beginning to end: those that one does neither open nor close any."""
-    ends, until = trace.calls.end, trace.ops.end
-    return [i for i, op in enumerate(trace.around_calls) if op < 0 or until[op] < ends[i]]
+    # What no operator is around has one at ABSENT, which ended before all.
+    until = [*trace.ops.end, -inf]
+    cut = map(lt, map(until.__getitem__, trace.around_calls), trace.calls.end)
+    return list(compress(range(len(trace.calls)), cut))
 
 
 def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
@@ -54,8 +57,8 @@ def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
     if not in_order(starts):
         order = sorted(range(len(starts)), key=starts.__getitem__)
         starts, ends, named = ([column[i] for i in order] for column in (starts, ends, named))
-    reached = ends if in_order(ends) else list(accumulate(ends, max))
-    begins = [True, *map(gt, islice(starts, 1, None), reached)][: len(starts)]
+    # Nothing runs before a start exactly if as many have ended as have begun.
+    begins = [True, *map(gt, islice(starts, 1, None), sorted(ends))][: len(starts)]
     began, until, opening = list(compress(starts, begins)), list(compress(ends, begins)), list(compress(named, begins))
     closing = opening.copy()
     # Nearly all blocks have a single member; only the others are gone through one by one.

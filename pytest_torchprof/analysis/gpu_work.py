@@ -268,7 +268,7 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        roots, lane = [i for i, holder in enumerate(trace.nesting.parent) if holder < 0], trace.captured.lane
+        roots, lane = trace.nesting.outermost, trace.captured.lane
         return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property

@@ -159,18 +159,23 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
             if step >= 0:
                 operators[step].append(i)
     else:
-        step_of = trace.step_of_gpu_op
-        for i in trace.gpu_order:
-            if step_of[i] >= 0:
-                gpu_ops[step_of[i]].append(i)
-        of_call = trace.step_of_call
-        for i in trace.counted_calls:
-            if of_call[i] >= 0:
-                calls[of_call[i]].append(i)
+        _share_out(trace.gpu_order, trace.step_of_gpu_op, gpu_ops)
+        _share_out(trace.counted_calls, trace.step_of_call, calls)
     return tuple(
         ListedPart(name=step.name, ranges=(step,), gpu_ops=gpu_ops[i], calls=calls[i], operators=operators[i])
         for i, step in enumerate(trace.steps)
     )
+
+
+def _share_out(members: Sequence[int], step_of: Sequence[int], of_steps: Sequence[list[int]]) -> None:
+    """Add each member to those of its step, if it is of one."""
+    if len(of_steps) == 1 and ABSENT not in step_of:
+        # In many recordings all is one step.
+        of_steps[0].extend(members)
+        return
+    for i in members:
+        if step_of[i] >= 0:
+            of_steps[step_of[i]].append(i)
 
 
 def lost_copies(trace: Trace) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, compress, islice, repeat
+from math import inf
 from operator import gt, lt, sub
 from typing import TYPE_CHECKING
 
@@ -154,9 +155,9 @@ def passed(column: Sequence[int], instants: Sequence[int]) -> list[int]:
     if len(column) > _FEWER * len(instants) or not in_order(instants):
         return list(map(bisect_right, repeat(column), instants))
     counts: list[int] = []
-    at, behind = 0, len(column)
+    at, endless = 0, [*column, inf]
     for instant in instants:
-        while at < behind and column[at] <= instant:
+        while endless[at] <= instant:
             at += 1
         counts.append(at)
     return counts

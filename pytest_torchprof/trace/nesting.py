@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import compress, count, islice
+from itertools import chain, compress, islice
 from math import inf
 from operator import eq
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -26,98 +28,103 @@ if TYPE_CHECKING:
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.
 _CUT_NS = 2000
 _NEVER = inf
-_NEAR = 8
 _FEW = 64
-_NOTHING: Sequence[int] = ()
+_DEEPEST = 1000
+"""The depth of nested calls that Python itself allows."""
+_Call = tuple[int, float, float]
+"""A call with its start and its end."""
+_NO_MORE: tuple[_Call, ...] = ((ABSENT, _NEVER, _NEVER),)
 
 
 class Nesting:
     """The tree of ranges on each thread."""
 
-    def __init__(self, ranges: Ranges) -> None:
-        """Order the ranges of each thread and find the parent of each; linear if the file is in order."""
+    def __init__(self, ranges: Ranges, calls: Calls | None = None) -> None:
+        """Find what is around each range and each of the calls; linear if both are in the order of the file."""
+        calls = Calls() if calls is None else calls
         self._ranges = ranges
+        # What no range holds is held by one that never ends, which is at ABSENT.
+        self._ends: Sequence[float] = [*ranges.end, _NEVER]
         self.parent = [ABSENT] * len(ranges)
         """For each range the innermost one around it; ABSENT for the outermost."""
+        self.around_calls = [ABSENT] * len(calls)
+        """For each of the calls the innermost range around it; ABSENT without one."""
         self._order: dict[int, Sequence[int]] = {}
         self._starts: dict[int, Sequence[int]] = {}
         self.depth = 0
         """The most ranges that are inside one another."""
         self.one_after_another = len(ranges) == 0
         """Whether all are of one thread and in the order of the file: so are then the ends of the outermost ones."""
-        of_threads = _by_thread(ranges)
+        of_threads, calls_of, outermost = _by_thread(ranges), _by_thread(calls), list[int]()
         for thread, members in of_threads.items():
-            order, starts = _by_start(ranges, members)
-            self.one_after_another = len(of_threads) == 1 and order is members
-            order = _longest_first(order, starts, ranges.end)
-            self._adopt(order, starts)
-            self._order[thread], self._starts[thread] = order, starts
+            by_start = _by_start(ranges, members)
+            self.one_after_another = len(of_threads) == 1 and by_start.order is members
+            in_turn = _longest_first(by_start, ranges.end)
+            outermost += self._adopt(in_turn, _by_start(calls, calls_of.get(thread, ())))
+            self._order[thread], self._starts[thread] = in_turn.order, in_turn.starts
+        self.outermost = sorted(outermost)
+        """The ranges that no other one holds, in file order."""
 
     def __repr__(self) -> str:
         return bracketed(self, f"of {counted(len(self.parent), 'range')}", f"{self.depth} deep")
 
-    def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
-        """Set the parents of one thread's ranges."""
-        ends, parent = self._ranges.end, self.parent
+    def _adopt(self, ranges: _InTurn, calls: _InTurn) -> list[int]:
+        """Set the parents of one thread's ranges and what is around its calls; return the outermost ranges."""
+        ends, parent, around, outermost = self._ends, self.parent, self.around_calls, list[int]()
+        calls_left = chain(calls.each(), _NO_MORE)
         # The innermost open range, and its end.
         holder, depth, deepest = ABSENT, 0, self.depth
         until: float = _NEVER
-        for i, start, end in zip(order, starts, map(ends.__getitem__, order), strict=True):
+        call, began, finished = next(calls_left)
+        for i, start, end in ranges.each():
+            while began < start:
+                if until < finished:
+                    # What has ended holds neither this call nor what comes after it.
+                    while until < began:
+                        holder = parent[holder]
+                        until = ends[holder]
+                        depth -= 1
+                # What is too deep is refused (`nest`): there the way up from each call would be long.
+                around[call] = (
+                    holder if finished <= until or depth > _DEEPEST else self._holding(holder, began, finished)
+                )
+                call, began, finished = next(calls_left)
             # A range without a length may lie on the border of its holder; any other must end before its holder does.
-            while until < start or (until <= start and end > until):
+            while until <= start and (until < start or end > until):
                 holder = parent[holder]
-                until = ends[holder] if holder >= 0 else _NEVER
+                until = ends[holder]
                 depth -= 1
+            if holder < 0:
+                outermost.append(i)
             parent[i] = holder
             holder, until = i, end
             depth += 1
             if depth > deepest:  # noqa: PLR1730 - at half the cost of max
                 deepest = depth
+        while call >= 0 and depth <= _DEEPEST:
+            around[call] = self._holding(holder, began, finished)
+            call, began, finished = next(calls_left)
         self.depth = deepest
+        return outermost
+
+    def _holding(self, last: int, start: float, end: float) -> int:
+        """Return the innermost range that holds [start, end], of those around and including the last that began."""
+        ends, holder = self._ends, last
+        if ends[holder] < end:
+            least = max(end - _CUT_NS, start)
+            while ends[holder] < least:
+                holder = self.parent[holder]
+        return holder
 
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns; ABSENT without one."""
-        call = Calls(name=[0], start=[start], end=[end], thread=[thread])
-        return self.innermost_around(call, (0,))[0]
+        place = bisect_right(self._starts.get(thread, ()), start)
+        return self._holding(self._order[thread][place - 1], start, end) if place else ABSENT
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
         """Return by call the innermost range around each of the ``members``; ABSENT without one."""
-        listed = list(members)
-        return dict(zip(listed, self.innermost_around(calls, listed), strict=True))
-
-    def innermost_around(self, calls: Calls | Ranges, members: Iterable[int]) -> list[int]:
-        """Return the innermost range around each of the ``members``, in their order; ABSENT without one."""
-        innermost: list[int] = []
-        ends, parent = self._ranges.end, self.parent
-        threads, began, until = calls.thread, calls.start, calls.end
-        thread, starts, order, place = -1, _NOTHING, _NOTHING, 0
-        # The same range began last before all that starts from ``latest`` on and before ``following``.
-        latest: float = _NEVER
-        following: float = _NEVER
-        for call in members:
-            start = began[call]
-            if threads[call] != thread:
-                thread = threads[call]
-                starts, order = self._starts.get(thread, _NOTHING), self._order.get(thread, _NOTHING)
-                latest = following = _NEVER
-            if not latest <= start < following:
-                if start < latest:
-                    place = bisect_right(starts, start)
-                else:
-                    # Calls in their order are near one another: that is a third of the cost of a search among all.
-                    near = place + _NEAR
-                    place = bisect_right(starts, start, place, near) if near < len(starts) else near
-                    if place == near:
-                        place = bisect_right(starts, start, near - _NEAR)
-                following = starts[place] if place < len(starts) else _NEVER
-                last = order[place - 1] if place else ABSENT
-            latest, holder, end = start, last, until[call]
-            if holder >= 0 and ends[holder] < end:
-                least = max(end - _CUT_NS, start)
-                while holder >= 0 and ends[holder] < least:
-                    holder = parent[holder]
-            innermost.append(holder)
-        return innermost
+        threads, starts, ends = calls.thread, calls.start, calls.end
+        return {call: self.around(threads[call], starts[call], ends[call]) for call in members}
 
     def next_start(self, thread: int, instant: int) -> int | None:
         """Return the start of the thread's first range that starts at the instant or later; None if there is none."""
@@ -158,47 +165,60 @@ class Nesting:
         return seen
 
 
-_DEEPEST = 1000
-"""The depth of nested calls that Python itself allows."""
-
-
-def nest(ranges: Ranges, path: str | None) -> Nesting:
-    """Return the tree of ranges; UnreadableRecording if it is deeper than any program's."""
-    nesting = Nesting(ranges)
+def nest(ranges: Ranges, calls: Calls, path: str | None) -> Nesting:
+    """Return the tree of ranges around calls; UnreadableRecording if it is deeper than any program's."""
+    nesting = Nesting(ranges, calls)
     if nesting.depth > _DEEPEST:
         raise UnreadableRecording.of(NestedOperators(nesting.depth, _DEEPEST), str(path))
     return nesting
 
 
-def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
-    threads = set(ranges.thread)
-    if len(threads) == 1:
-        return {threads.pop(): range(len(ranges))}
+def _by_thread(ranges: Ranges | Calls) -> dict[int, Sequence[int]]:
+    threads = ranges.thread
+    if threads and threads.count(threads[0]) == len(threads):
+        return {threads[0]: range(len(threads))}
     members: dict[int, list[int]] = defaultdict(list)
-    for i, thread in enumerate(ranges.thread):
+    for i, thread in enumerate(threads):
         members[thread].append(i)
     return dict(members)
 
 
-def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
+class _InTurn(Struct, frozen=True):
+    """Ranges or calls of one thread by start, with their starts and their ends."""
+
+    order: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def each(self) -> Iterator[tuple[int, int, int]]:
+        """Yield index, start and end of each."""
+        return zip(self.order, self.starts, self.ends, strict=True)
+
+
+def _by_start(columns: Ranges | Calls, members: Sequence[int]) -> _InTurn:
+    """Return the members by start; the members themselves if the file has them in order."""
+    if isinstance(members, range):
+        starts, ends = columns.start, columns.end
+    else:
+        starts, ends = [columns.start[i] for i in members], [columns.end[i] for i in members]
+    if in_order(starts):
+        return _InTurn(members, starts, ends)
+    order = sorted(members, key=columns.start.__getitem__)
+    return _InTurn(order, sorted(starts), [columns.end[i] for i in order])
+
+
+def _longest_first(ranges: _InTurn, ends: Sequence[int]) -> _InTurn:
     """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
-    ties = compress(count(), map(eq, starts, islice(starts, 1, None)))
+    starts = ranges.starts
+    together = map(eq, starts, islice(starts, 1, None))
+    neighbours = compress(zip(starts, ranges.ends, islice(ranges.ends, 1, None), strict=False), together)
     # Most files have the holder first.
-    wrong = [place for place in ties if ends[order[place]] < ends[order[place + 1]]]
+    wrong = {start for start, end, following in neighbours if end < following}
     if not wrong:
-        return order
-    reordered, done = list(order), 0
-    for place in wrong:
-        if place >= done:
-            first, done = bisect_left(starts, starts[place]), bisect_right(starts, starts[place])
-            reordered[first:done] = sorted(reordered[first:done], key=ends.__getitem__, reverse=True)
-    return reordered
-
-
-def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the members by start, and their starts; the members themselves if the file has them in order."""
-    starts = ranges.start if isinstance(members, range) else [ranges.start[i] for i in members]
-    if not in_order(starts):
-        members = sorted(members, key=ranges.start.__getitem__)
-        starts = [ranges.start[i] for i in members]
-    return members, starts
+        return ranges
+    order, until = list(ranges.order), list(ranges.ends)
+    for start in wrong:
+        several = slice(bisect_left(starts, start), bisect_right(starts, start))
+        order[several] = sorted(order[several], key=ends.__getitem__, reverse=True)
+        until[several] = sorted(until[several], reverse=True)
+    return _InTurn(order, starts, until)

@@ -6,7 +6,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -318,12 +317,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def nesting(self) -> Nesting:
         """The tree of operators inside one another."""
-        return nest(self.ops, self.path)
+        return nest(self.ops, self.calls, self.path)
 
-    @cached_property
+    @property
     def around_calls(self) -> Sequence[int]:
         """For each call the innermost operator around it; ABSENT without one."""
-        return self.nesting.innermost_around(self.calls, range(len(self.calls)))
+        return self.nesting.around_calls
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:
@@ -347,7 +346,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def step_of_call(self) -> array[int]:
         """For each call the step in which it started; ABSENT outside of all steps and inside a compilation."""
         calls = self.calls
-        step_of = array("i", map(self.step_at, calls.start) if self.has_step_ranges else repeat(0, len(calls)))
+        step_of = array("i", map(self.step_at, calls.start)) if self.has_step_ranges else array("i", [0]) * len(calls)
         if self.compiling:
             for i, thread in enumerate(calls.thread):
                 if self.compiling.cover(thread, calls.start[i]):
@@ -360,8 +359,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         links, starts = self.links, self.gpu.start
         if links.attribution == "time":
             return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
-        of_call = self.step_of_call
-        step_of = array("i", [of_call[call] if call >= 0 else ABSENT for call in links.call_of])
+        # What no call launched is of the step at ABSENT, which is none.
+        of_call = [*self.step_of_call, ABSENT]
+        step_of = array("i", map(of_call.__getitem__, links.call_of))
         for i, steps in self.steps_of_unrecorded.items():
             step_of[i] = steps[0] if steps else ABSENT
         return step_of
