@@ -344,14 +344,14 @@ def need_known_kernels(
     return Need(missing=missing, there=there, by=(least,))
 
 
-class Told(NamedTuple):
-    """The operations of which something is so, and those of which it is not known, each in their order."""
+class Operations(NamedTuple):
+    """Those of which something is so, and those of which it is not known, each in their order."""
 
     yes: Sequence[int]
     not_known: Sequence[int]
 
 
-def need_known_operations(missing: Reason, replies: Callable[..., Told], *by: Threshold) -> Need:
+def need_known_operations(missing: Reason, replies: Callable[..., Operations], *by: Threshold) -> Need:
     """Return the need that operations whose answer is unknown take too little time to make a finding.
 
     ``replies`` takes the values of all thresholds but the last one, the share of the time of all kernels from which on

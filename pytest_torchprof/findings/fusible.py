@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
-from math import prod
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.findings.catalogue.fusible import (
@@ -66,7 +65,6 @@ _BEFORE = 12
 _AFTER = 8
 """A cast and dropout lie between the softmax and the second product."""
 _LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
-_RUNS = re.compile(rb"\x01+")
 _STEP = "Optimizer.step#"
 _ZERO_GRAD = "Optimizer.zero_grad#"
 
@@ -139,13 +137,22 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
     for ops in work.launched_together:
         # A byte for each kernel, 1 for those in question: of tens of thousands a few stand in long runs.
         in_question = bytes(map(fusible.__contains__, map(name.__getitem__, ops)))
-        for run in _RUNS.finditer(in_question):
-            members = ops[slice(*run.span())]
-            if len(members) < least:
-                continue
-            for (none, *_), alike in groupby(members, key=lambda i: (size(i) == 0, stream[i], process[i])):
+        for run in _runs(in_question, least):
+            members = ops[run]
+            sized = zip(map(size, members), members, strict=True)
+            for (none, *_), alike in groupby(sized, key=lambda pair: (pair[0] == 0, stream[pair[1]], process[pair[1]])):
                 if not none:
-                    yield from (chain for chain in _of_one_size((size(i), i) for i in alike) if len(chain) >= least)
+                    yield from (chain for chain in _of_one_size(alike) if len(chain) >= least)
+
+
+def _runs(in_question: bytes, least: float) -> Iterator[slice]:
+    """Yield where at least so many, and at least one, are in question one after the other."""
+    row, marks = b"\x01" * max(ceil(min(least, len(in_question) + 1)), 1), in_question + b"\x00"
+    first = marks.find(row)
+    while first >= 0:
+        end = marks.index(b"\x00", first)
+        yield slice(first, end)
+        first = marks.find(row, end)
 
 
 def _of_one_size(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:

@@ -16,9 +16,9 @@ from pytest_torchprof.findings.finding import (
     OCCUPANCY,
     SLOW_KERNELS,
     Finding,
+    Operations,
     Rule,
     Threshold,
-    Told,
     need_known_operations,
 )
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
@@ -146,7 +146,7 @@ def _filled_together(
 
 
 @once
-def _small_grids(analysis: Analysis) -> Told:
+def _small_grids(analysis: Analysis) -> Operations:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
     Communication needs no more blocks, and neither do kernels that are made to take time.
@@ -158,7 +158,7 @@ def _small_grids(analysis: Analysis) -> Told:
     partly = {i for *_, kernels in _partly_filled(analysis) for i in kernels}
     computing = [i for i in work.kernels if i not in talking] if talking else work.kernels
     # Lists, as a recording has tens of thousands.
-    return Told(
+    return Operations(
         yes=[i for i in computing if 0.0 <= blocks[i] < _NEARLY_FILLED and i in partly],
         not_known=[i for i in computing if blocks[i] < 0],
     )
@@ -181,7 +181,7 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     )
 
 
-def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Told:
+def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Operations:
     """Ask each kernel that needs many warps whether few of them fit, on a grid of enough blocks."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     recorded, blocks, named, percent = gpu.occupancy, gpu.blocks_per_sm, gpu.name, 100 * least
@@ -192,7 +192,7 @@ def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Told:
     # Only a recorded 0 may be more than that, and to know what it is takes longer than all before.
     occupancy = analysis.trace.occupancies if low else recorded
     low = [i for i in low if occupancy[i] < percent]
-    return Told(
+    return Operations(
         yes=[i for i in low if occupancy[i] >= 0 and blocks[i] >= 0],
         not_known=[i for i in low if occupancy[i] < 0 or blocks[i] < 0],
     )

@@ -37,8 +37,8 @@ def source_of_calls(work: GpuWork, calls: Iterable[int]) -> str | None:
 
 def range_around(trace: Trace, spans: Spans) -> str | None:
     """Return the narrowest range of the program that holds at least half of the spans, None if no range does."""
-    ranges, held_ns = _ranges(trace), intervals.length(spans)
-    return _narrowest(ranges, _held_ns(ranges, spans), held_ns)
+    ranges = _ranges(trace)
+    return _narrowest(ranges, _held_ns(ranges, spans), intervals.length(spans)) if ranges else None
 
 
 def ranges_around(trace: Trace, spans: Spans) -> tuple[str | None, str | None]:
@@ -46,10 +46,12 @@ def ranges_around(trace: Trace, spans: Spans) -> tuple[str | None, str | None]:
 
     Of two the first is the one that holds most, the second the one that holds most of the rest.
     """
-    ranges, whole_ns = _ranges(trace), intervals.length(spans)
-    held_ns = _held_ns(ranges, spans)
+    ranges = _ranges(trace)
+    if not ranges:
+        return None, None
+    whole_ns, held_ns = intervals.length(spans), _held_ns(ranges, spans)
     alone = _narrowest(ranges, held_ns, whole_ns)
-    if alone is not None or not held_ns:
+    if alone is not None:
         return alone, None
     first = _most_held(held_ns)
     lacking_ns = whole_ns - 2 * held_ns[first]

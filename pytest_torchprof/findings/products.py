@@ -25,9 +25,9 @@ from pytest_torchprof.findings.finding import (
     WHICH_KERNELS,
     Finding,
     Need,
+    Operations,
     Rule,
     Threshold,
-    Told,
     need_known_kernels,
     need_known_operations,
 )
@@ -275,7 +275,7 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     )
 
 
-def _bias_copies(analysis: Analysis) -> Told:
+def _bias_copies(analysis: Analysis) -> Operations:
     """Ask each copy, and each kernel that copies or may copy, whether it puts a bias into the result of a product."""
     work, trace, launching = analysis.gpu_work, analysis.trace, analysis.launching
     copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
@@ -295,7 +295,7 @@ def _bias_copies(analysis: Analysis) -> Told:
         return known(holds=decoded.helper == "bias copy")
 
     replies = ask(in_question, puts_bias)
-    return Told(yes=replies.yes, not_known=replies.not_known)
+    return Operations(yes=replies.yes, not_known=replies.not_known)
 
 
 def _products_around(analysis: Analysis, gpu_ops: Iterable[int]) -> list[str | None]:

@@ -248,6 +248,11 @@ def silent_times(analysis: Analysis) -> Spans:
     return intervals.without(unrecorded, intervals.union(own.start, own.end))
 
 
+def silent_ns(analysis: Analysis, silent: Spans) -> int:
+    """Return the length of times without an event, which most often are all that there are."""
+    return sum(_lengths_ns(analysis)) if silent is silent_times(analysis) else intervals.length(silent)
+
+
 RULES = (
     Rule(
         code="cpu-held-up",

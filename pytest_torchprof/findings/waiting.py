@@ -29,7 +29,7 @@ from pytest_torchprof.findings.finding import (
     Threshold,
 )
 from pytest_torchprof.findings.places import ranges_around, source_of_times
-from pytest_torchprof.findings.silence import silent_place, silent_times
+from pytest_torchprof.findings.silence import silent_ns, silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, where
@@ -136,9 +136,9 @@ def launching_ns(analysis: Analysis) -> int:
     waits = intervals.of(calls, [*trace.blocking, *work.waiting_copies])
     # A wait is an event: only the others may lie in time without any.
     silent = intervals.within(silent_times(analysis), steps)
-    silent_ns = intervals.length(silent) - intervals.length_within(silent, once)
+    without_event_ns = silent_ns(analysis, silent) - intervals.length_within(silent, once)
     aside = intervals.within(intervals.union_of([waits, once]) if once else waits, steps)
-    return intervals.length(steps) - silent_ns - intervals.length(aside)
+    return intervals.length(steps) - without_event_ns - intervals.length(aside)
 
 
 def _compiled_times(trace: Trace) -> Spans:
