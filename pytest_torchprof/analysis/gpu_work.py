@@ -237,10 +237,8 @@ class GpuWork:
     @cached_property
     def idle(self) -> dict[int, Spans]:
         """When each device ran nothing, inside the window, without what the profiler took for its own buffers."""
-        idle, own = (
-            {device: intervals.without(self.whole, busy) for device, busy in self.busy.items()},
-            self.profilers_own,
-        )
+        own = self.profilers_own
+        idle = {device: intervals.without(self.whole, busy) for device, busy in self.busy.items()}
         return {device: intervals.without(spans, own) for device, spans in idle.items()} if own else idle
 
     @cached_property
