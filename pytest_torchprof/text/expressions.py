@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.text.reprs import bracketed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -23,6 +25,9 @@ class Expression:
         self.text: Final = text
         self.words: Final = tuple(words.split())
         self._compiled: re.Pattern[str] | None = None
+
+    def __repr__(self) -> str:
+        return bracketed(self, self.text)
 
     def compiled(self) -> re.Pattern[str]:
         """Return the compiled expression."""
