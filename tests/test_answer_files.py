@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from threading import Event
 
 import pytest
 
-from pytest_torchprof.system.answer_files import submit_by_file
+from pytest_torchprof.system.answer_files import FilePool
 
 pytestmark = pytest.mark.any_torch
 
@@ -21,24 +21,24 @@ def pool():
 
 
 def test_an_answer_comes_by_a_file_that_goes(pool, tmp_path):
-    assert submit_by_file(pool, str(tmp_path), sorted, "cab").result(60) == ["a", "b", "c"]
+    assert FilePool(pool, str(tmp_path)).submit(sorted, "cab").result(60) == ["a", "b", "c"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_the_folder_takes_no_file_it_comes_as_the_pool_hands_it_over(pool, tmp_path):
-    assert submit_by_file(pool, str(tmp_path / "of another machine"), sorted, "cab").result(60) == ["a", "b", "c"]
-    assert submit_by_file(pool, "/dev/full", sorted, "cab").result(60) == ["a", "b", "c"]
+    assert FilePool(pool, str(tmp_path / "of another machine")).submit(sorted, "cab").result(60) == ["a", "b", "c"]
+    assert FilePool(pool, "/dev/full").submit(sorted, "cab").result(60) == ["a", "b", "c"]
 
 
 def test_an_error_is_raised_by_who_waits(pool, tmp_path):
     with pytest.raises(ZeroDivisionError):
-        submit_by_file(pool, str(tmp_path), divmod, 1, 0).result(60)
+        FilePool(pool, str(tmp_path)).submit(divmod, 1, 0).result(60)
 
 
 def test_what_is_cancelled_is_not_begun(pool, tmp_path):
     done, begun = Event(), []
     pool.submit(done.wait, 60)
-    asked = submit_by_file(pool, str(tmp_path), begun.append, 1)
+    asked = FilePool(pool, str(tmp_path)).submit(begun.append, 1)
     assert asked.cancel()
     done.set()
     with pytest.raises(CancelledError):
@@ -53,10 +53,31 @@ def test_a_pool_that_closes_its_pipes_while_it_is_given_something_is_broken(tmp_
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         pool._call_queue._reader.close()
         with pytest.raises(BrokenExecutor):
-            submit_by_file(pool, str(tmp_path), sorted, "cab")
+            FilePool(pool, str(tmp_path)).submit(sorted, "cab")
 
 
 def test_a_pool_that_was_shut_down_is_broken(pool, tmp_path):
     pool.shutdown()
     with pytest.raises(BrokenExecutor):
-        submit_by_file(pool, str(tmp_path), sorted, "cab")
+        FilePool(pool, str(tmp_path)).submit(sorted, "cab")
+
+
+class BreaksAsItTakes(ThreadPoolExecutor):
+    """Fails what it was given first just when it is given more, which it forgets."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.taken = []
+
+    def submit(self, *_):
+        for future in self.taken:
+            future.set_exception(BrokenExecutor("a process has died"))
+        self.taken = [Future()]
+        return self.taken[0]
+
+
+def test_what_a_pool_is_given_just_as_it_breaks_fails_too(tmp_path):
+    pool = FilePool(BreaksAsItTakes(), str(tmp_path))
+    for given in [pool.submit(sorted, "cab"), pool.submit(sorted, "cab")]:
+        with pytest.raises(BrokenExecutor, match="has died"):
+            given.result(5)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pytest_torchprof
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.kernels.names import LIBRARIES
 from pytest_torchprof.text.expressions import Expression, contains
 
 pytestmark = pytest.mark.any_torch
 
-HOLDERS = (
-    *(f"kernels.names.{library}" for library in LIBRARIES),
-    "kernels.names.words",
-    "kernels.operand_types",
-    "analysis.set_up",
-    "analysis.validity",
-)
-OF_MODULES = [value for name in HOLDERS for value in vars(import_module(f"pytest_torchprof.{name}")).values()]
+PACKAGE = Path(pytest_torchprof.__file__).parent
+HOLDERS = [file for file in PACKAGE.rglob("*.py") if "Expression(" in file.read_text(encoding="utf-8")]
+NAMES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in HOLDERS]
+OF_MODULES = [value for name in NAMES for value in vars(import_module(name)).values()]
 OF_CALLS = [expression for kind in device_kinds() for _, expression in kind.calls]
 WITH_WORDS = [value for value in (*OF_MODULES, *OF_CALLS) if isinstance(value, Expression) and value.words]
 

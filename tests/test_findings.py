@@ -262,13 +262,14 @@ def test_while_two_threads_wait_at_once_the_gpu_idles_only_once(findings):
     assert (found.time_us, found.idle_us, found.causes_idle_us) == (1600, 700, {"value": 1300})
 
 
-def test_where_no_device_is_known_to_work_a_wait_is_not_known_to_leave_one_idle(findings):
+def test_where_no_device_has_worked_the_gpu_has_idled_while_the_cpu_waited(findings):
     builder = TraceBuilder()
     for start in (100, 1100, 2100):
         builder.op("aten::item", start, 820)
         builder.sync(start + 5, 800, what="stream sync")
     found = findings(builder)["implicit-sync"]
-    assert (found.time_us, found.idle_us, found.saves_us) == (2400, 0, 0)
+    assert (found.time_us, found.idle_us, found.causes_idle_us) == (2400, 2400, {"value": 2400})
+    assert "of which the GPU idled" in found.message
 
 
 def test_the_profilers_own_wait_is_no_finding(findings):

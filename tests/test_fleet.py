@@ -855,20 +855,27 @@ def losing():
     return Losing(2)
 
 class Forgetful(ThreadPoolExecutor):
-    given = []
+    def __init__(self, fates):
+        super().__init__(2)
+        self.fates = fates
 
-    def submit(self, work, *given):
-        self.given.append(work)
-        if len(self.given) == 1:
-            return Future()
-        if len(self.given) == 2:
-            broken = Future()
-            broken.set_exception(BrokenExecutor("a process has died"))
-            return broken
-        return super().submit(work, *given)
+    def submit(self, work, folder, act, *given):
+        fates = self.fates.get(act.__name__)
+        if not fates:
+            return super().submit(work, folder, act, *given)
+        future = Future()
+        if fates.pop(0) == "breaks":
+            future.set_exception(BrokenExecutor("a process has died"))
+        return future
 
-def forgetful():
-    return Forgetful(2)
+BESIDE = {"judge_there": ["forgets", "breaks"]}
+ALONE = {"judge_there": ["breaks", "breaks"], "judge_alone": ["forgets", "breaks"]}
+
+def forgets_beside():
+    return Forgetful(BESIDE)
+
+def forgets_alone():
+    return Forgetful(ALONE)
 
 class Refusing(ThreadPoolExecutor):
     def submit(self, work, *given):
@@ -892,14 +899,16 @@ def test_any_executor_comes_to_the_same(traces, tmp_path, monkeypatch, factory):
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def test_what_an_executor_forgets_as_it_breaks_is_judged_all_the_same(traces, tmp_path, monkeypatch):
+@pytest.mark.parametrize("factory", ["forgets_beside", "forgets_alone"])
+def test_what_an_executor_forgets_as_it_breaks_is_judged_all_the_same(traces, tmp_path, monkeypatch, factory):
     (tmp_path / "fleet_factories.py").write_text(FACTORIES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("pytest_torchprof.fleet.driving._TOGETHER_FILES", 2)
     words = [traces, "--limit", "max_kernels=3", "--into"]
     assert fleet(*words, tmp_path / "whole") == 1
-    assert fleet(*words, tmp_path / "out", "--engine", "futures:fleet_factories:forgetful") == 1
+    assert fleet(*words, tmp_path / "out", "--engine", f"futures:fleet_factories:{factory}") == 1
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert not any(vars(sys.modules["fleet_factories"])[factory.partition("_")[2].upper()].values())
 
 
 class FullMachine(ThreadPoolExecutor):
@@ -912,12 +921,29 @@ class FullMachine(ThreadPoolExecutor):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
-def test_where_no_further_process_begins_files_are_tried_alone(traces, tmp_path, monkeypatch):
+def test_where_no_further_process_begins_the_same_command_goes_on_later(traces, tmp_path, monkeypatch, capsys):
     words = [traces, "--limit", "max_kernels=3", "--into"]
     assert fleet(*words, tmp_path / "whole") == 1
-    monkeypatch.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", FullMachine)
+    with monkeypatch.context() as full:
+        full.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", FullMachine)
+        assert fleet(*words, tmp_path / "out") == 2
+    assert "no process could be begun: BlockingIOError" in capsys.readouterr().err
     assert fleet(*words, tmp_path / "out") == 1
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_where_no_process_begins_for_a_file_alone_it_is_not_quarantined(traces, tmp_path, monkeypatch, capsys):
+    def run(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    large(traces / "large.json.gz")
+    words = [traces, "--timeout", "0.5s", "--into", tmp_path / "out"]
+    with monkeypatch.context() as full:
+        full.setattr("pytest_torchprof.fleet.alone.run", run)
+        assert fleet(*words) == 2
+    assert "no process could be begun" in capsys.readouterr().err
+    assert fleet(*words) == 3
+    assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
 
 
 def test_what_an_engine_loses_is_quarantined(traces, tmp_path, monkeypatch):

@@ -204,7 +204,8 @@ def idle_gaps(trace: Trace, gpu_ops: Iterable[int]) -> Gaps:
     """Return the gaps between operations, given in the order of their start; overlapping ones leave none."""
     order = list(gpu_ops)
     starts, ends = list(map(trace.gpu.start.__getitem__, order)), list(map(trace.gpu.end.__getitem__, order))
-    # Nothing runs before a start exactly if as many have ended as have begun: then they are those that began before.
+    # No event ends before it begins. So nothing runs before a start exactly if as many have ended as have begun, and
+    # then those are the ones that began before.
     reached = sorted(ends)
     since, until, before = reached[:-1], starts[1:], order[1:]
     # What no call launched was not launched late.

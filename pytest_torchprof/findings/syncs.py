@@ -165,7 +165,7 @@ def _busy_meanwhile(work: GpuWork, inside: Spans, took_ns: int, worked_ns: int) 
     return min(
         ((intervals.length_within(inside, busy), busy) for busy in devices),
         key=itemgetter(0),
-        default=(intervals.length(inside), Spans()),
+        default=(0, Spans()),
     )
 
 

@@ -15,7 +15,9 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.system.answer_files import submit_by_file
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system.answer_files import FilePool
 from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
@@ -40,9 +42,10 @@ class LocalCrew:
         self._others = frozenset(active_children())
         self._alone = ThreadPoolExecutor(jobs)
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
-        self._pool: Executor | None = self._new_pool()
-        with kept_from_children(), suppress(OSError):  # A machine may have too many; files are given again.
-            self._pool.submit(_be_there)
+        pool = self._new_pool()
+        with kept_from_children(), suppress(OSError, RuntimeError):  # As many may run as can: files are given again.
+            pool.submit(_be_there)
+        self._pool: FilePool | None = FilePool(pool, self._answers.name)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged beside others."""
@@ -54,28 +57,27 @@ class LocalCrew:
             self.renew()
         try:
             return self._submit(tasks)
-        except BrokenExecutor as problem:  # As many processes run as may; the files are tried again.
-            refused: Future[Answers] = Future()
-            refused.set_exception(problem)
-            return refused
+        except BrokenExecutor as problem:
+            raise _no_process(problem) from None
 
     def _submit(self, tasks: Tasks) -> Future[Answers]:
         if self._pool is None:
-            self._pool = self._new_pool()
+            self._pool = FilePool(self._new_pool(), self._answers.name)
             self._given = 0
         self._given += len(tasks)
         # Ctrl-C is the driver's, which ends its processes itself.
         with kept_from_children():
-            return submit_by_file(self._pool, self._answers.name, judge_beside, tasks, self._bounds)
+            return self._pool.submit(judge_beside, tasks, self._bounds)
 
     def _new_pool(self) -> Executor:
         return ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
 
     def submit_alone(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged in a process of their own."""
-        from pytest_torchprof.fleet.alone import judge_alone  # noqa: PLC0415 - what judges
-
-        return self._alone.submit(judge_alone, tasks, self._bounds)
+        try:
+            return self._alone.submit(_judge_alone, tasks, self._bounds)
+        except RuntimeError as problem:  # Where no process may begin, no thread may.
+            raise _no_process(problem) from None
 
     def renew(self) -> None:
         """Take new processes for the files to come; the ones there finish what they have."""
@@ -91,6 +93,20 @@ class LocalCrew:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._alone.shutdown(wait=True, cancel_futures=True)
         self._answers.cleanup()
+
+
+def _judge_alone(tasks: Tasks, bounds: Bounds) -> Answers:
+    from pytest_torchprof.fleet.alone import judge_alone  # noqa: PLC0415 - what judges
+
+    try:
+        return judge_alone(tasks, bounds)
+    except (OSError, RuntimeError) as problem:
+        raise _no_process(problem) from None
+
+
+def _no_process(problem: Exception) -> TorchprofError:
+    text = f"no process could be begun: {problem}; with fewer --jobs the same command goes on with what is left"
+    return TorchprofError(text, Code.JUDGING_FAILED)
 
 
 def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:

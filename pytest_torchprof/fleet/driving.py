@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.fleet.judging import Hindrance, Trouble, encoded, is_quarantined, quarantined
-from pytest_torchprof.reasons.errors import describe
+from pytest_torchprof.reasons.errors import TorchprofError, describe
 from pytest_torchprof.reasons.fleet import JudgingFailed
 from pytest_torchprof.system.remote.patience import pause_s
 
@@ -112,7 +112,10 @@ class _Part:
 
 
 def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: int, progress: Progress) -> None:
-    """Judge files until each has a record in the folder, large ones first; TorchprofError if they cannot be kept."""
+    """Judge files until each has a record in the folder, large ones first.
+
+    TorchprofError if records cannot be kept, or if nobody takes the files.
+    """
     queue, part = _Queue(largest_first(tasks)), _Part(folder)
     running: dict[Future[Answers], _Try] = {}
     try:
@@ -132,7 +135,6 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
             came = [(running.pop(future), future) for future in [*running] if future in done]
             if any(isinstance(_problem(future), BrokenExecutor) for _, future in came):
                 crew.renew()
-                came += _lost(running)
             for attempt, future in came:
                 for task, line in _settled(attempt, future, queue, retries):
                     part.add(line)
@@ -175,20 +177,11 @@ def _problem(future: Future[Answers]) -> BaseException | None:
     return CancelledError("cancelled by the engine") if future.cancelled() else future.exception()
 
 
-def _lost(running: dict[Future[Answers], _Try]) -> list[tuple[_Try, Future[Answers]]]:
-    """Take out the tries that a broken pool had, and cancel those without an answer.
-
-    It fails them all, but for what it is given just as it breaks, which Python 3.11's forgets.
-    """
-    lost = [future for future, attempt in running.items() if not attempt.alone]
-    for future in lost:
-        future.cancel()
-    return [(running.pop(future), future) for future in lost]
-
-
 def _settled(attempt: _Try, future: Future[Answers], queue: _Queue, retries: int) -> Iterator[tuple[FileTask, bytes]]:
     """Yield the records that a try came to, encoded, with their files; the others are tried again."""
     problem = _problem(future)
+    if isinstance(problem, TorchprofError):
+        raise problem
     if problem is not None and not attempt.alone:
         # Perhaps it was another file that ended the process.
         queue.again(replace(attempt, alone=True))

@@ -16,7 +16,7 @@ from pytest_torchprof.fleet.alone import judge_alone
 from pytest_torchprof.fleet.bounded import judge_within
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, describe
-from pytest_torchprof.system.answer_files import submit_by_file
+from pytest_torchprof.system.answer_files import FilePool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,9 @@ class EngineCrew:
         """Take an executor; whatever error the engine raises is a TorchprofError."""
         self.at_once = at_once
         self._engine, self._bounds = engine, bounds
-        self._executor = _made(engine)
+        executor = _made(engine)
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
+        self._pool = FilePool(executor, self._answers.name)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged beside others."""
@@ -55,26 +56,22 @@ class EngineCrew:
 
     def _submit(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
         try:
-            return self._given(work, *given)
+            return self._pool.submit(work, *given)
         except BrokenExecutor:
             self.renew()
         try:
-            return self._given(work, *given)
+            return self._pool.submit(work, *given)
         except BrokenExecutor as problem:
-            text = f"--engine: the executor takes no files: {problem}"
-            raise TorchprofError(text, Code.BAD_USAGE) from None
-
-    def _given(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
-        return submit_by_file(self._executor, self._answers.name, work, *given)
+            raise TorchprofError(f"--engine: the executor takes no files: {problem}", Code.BAD_USAGE) from None
 
     def renew(self) -> None:
         """Take another executor; an engine that replaces its processes itself gives the same ones again."""
-        self._executor.shutdown(wait=False)
-        self._executor = _made(self._engine)
+        self._pool.shutdown(wait=False)
+        self._pool = FilePool(_made(self._engine), self._answers.name)
 
     def end(self) -> None:
         """Give back what was taken."""
-        self._executor.shutdown(wait=False)
+        self._pool.shutdown(wait=False)
         self._engine.close()
         self._answers.cleanup()
 

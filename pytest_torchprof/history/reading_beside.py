@@ -11,12 +11,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
-from pytest_torchprof.system.answer_files import submit_by_file
+from pytest_torchprof.system.answer_files import FilePool
 from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
     from pytest_torchprof.history.reading import HistoryRun, Packed, ReadPart
     from pytest_torchprof.history.record import BadRecord
@@ -48,9 +48,10 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
         # No fork: the libraries of object stores and databases may have threads.
         ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool,
     ):
+        beside = FilePool(pool, folder)
         waiting: deque[tuple[list[Packed], Future[ReadPart] | None]] = deque()
         while part := [*islice(records, _IN_A_PART)]:
-            waiting.append((part, _given(pool, part, folder)))
+            waiting.append((part, _given(beside, part)))
             if len(waiting) > _AHEAD:
                 yield _part_of(*waiting.popleft())
         while waiting:
@@ -62,12 +63,12 @@ def read_part(packed: list[Packed]) -> ReadPart:
     return RunReader().read_part(packed)
 
 
-def _given(pool: Executor, part: list[Packed], folder: str) -> Future[ReadPart] | None:
+def _given(pool: FilePool, part: list[Packed]) -> Future[ReadPart] | None:
     """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
         # Ctrl-C is for this process alone.
         with kept_from_children():
-            return submit_by_file(pool, folder, read_part, part)
+            return pool.submit(read_part, part)
     except BrokenExecutor:
         return None
 

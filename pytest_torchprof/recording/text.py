@@ -208,9 +208,10 @@ _NOT_IN_JSON = rb"[\x00-\x08\x0b\x0c\x0e-\x1f]"
 
 def is_perfetto(text: bytes) -> bool:
     """Return whether it is in Perfetto's format, which torch can write since 2.14: packets only, maybe cut off."""
-    first = re.match(_PACKET, text)
+    packet = re.compile(_PACKET)
+    first = packet.match(text)
     if first is None or not re.search(_NOT_IN_JSON, text[:4096]):
         return False
     length = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(first[1]))
     behind = first.end() + length
-    return behind >= len(text) or re.match(_PACKET, text[behind:]) is not None
+    return behind >= len(text) or packet.match(text, behind) is not None
