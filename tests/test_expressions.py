@@ -17,7 +17,7 @@ pytestmark = pytest.mark.any_torch
 
 PACKAGE = Path(pytest_torchprof.__file__).parent
 HOLDERS = [file for file in PACKAGE.rglob("*.py") if "Expression(" in file.read_text(encoding="utf-8")]
-NAMES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in HOLDERS]
+NAMES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for file in HOLDERS]
 OF_MODULES = [value for name in NAMES for value in vars(import_module(name)).values()]
 OF_CALLS = [expression for kind in device_kinds() for _, expression in kind.calls]
 WITH_WORDS = [value for value in (*OF_MODULES, *OF_CALLS) if isinstance(value, Expression) and value.words]

@@ -74,7 +74,7 @@ FOREIGN = {
     "reasons/wrong_calls.py": ("Python's messages", "call"),
     "recording/oddities.py": ("bytes of recordings", "repairs _thorough"),
     "recording/reader.py": ("msgspec's messages, bytes of recordings", "_uncut _fold_likely"),
-    "recording/text.py": ("bytes of recordings", "head is_perfetto"),
+    "recording/text.py": ("bytes of recordings", "head"),
     "report/analysis_json.py": ("characters that are no ASCII", "encoded"),
     "recording/writer.py": ("recordings", "_own_key"),
     "report/markdown.py": ("what would end a fence of Markdown, in any text", "fenced"),

@@ -172,7 +172,7 @@ def test_bad_files_are_one_clear_error(tmp_path, capsys, name, suffix):
     with pytest.raises(UnreadableRecording) as caught:
         load(path)
     refused, text = caught.value.cause, str(caught.value)
-    assert isinstance(refused, cause) if isinstance(cause, type) else refused == cause
+    assert (type(refused) if isinstance(cause, type) else refused) == cause
     assert text == coded(refused.of_file(str(path)), refused.CODE)
     assert str(path) in text
     assert caught.value.__cause__ is None
