@@ -214,11 +214,13 @@ def _crew_here(arguments: Namespace, bounds: Bounds) -> Iterator[LocalCrew | Non
         yield None
         return
     # Nothing else is imported before: the first process and the command get ready beside each other.
-    from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415
+    from pytest_torchprof.fleet.crew import LocalCrew, no_process  # noqa: PLC0415
 
     crew = LocalCrew(_jobs(arguments, bounds), bounds)
     try:
         yield crew
+    except BlockingIOError as problem:  # Git or another command could not be begun.
+        raise no_process(problem) from None
     finally:
         crew.end()
 

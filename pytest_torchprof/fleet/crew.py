@@ -43,7 +43,8 @@ class LocalCrew:
         self._alone = ThreadPoolExecutor(jobs)
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
         pool = self._new_pool()
-        with kept_from_children(), suppress(OSError, RuntimeError):  # As many may run as can: files are given again.
+        # Where none begins now, the first file asks for one again.
+        with kept_from_children(), suppress(OSError, RuntimeError):
             pool.submit(_be_there)
         self._pool: FilePool | None = FilePool(pool, self._answers.name)
 
@@ -58,7 +59,7 @@ class LocalCrew:
         try:
             return self._submit(tasks)
         except BrokenExecutor as problem:
-            raise _no_process(problem) from None
+            raise no_process(problem) from None
 
     def _submit(self, tasks: Tasks) -> Future[Answers]:
         if self._pool is None:
@@ -77,7 +78,7 @@ class LocalCrew:
         try:
             return self._alone.submit(_judge_alone, tasks, self._bounds)
         except RuntimeError as problem:  # Where no process may begin, no thread may.
-            raise _no_process(problem) from None
+            raise no_process(problem) from None
 
     def renew(self) -> None:
         """Take new processes for the files to come; the ones there finish what they have."""
@@ -90,7 +91,8 @@ class LocalCrew:
         for process in {*active_children()} - self._others:
             process.kill()
         if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            with suppress(RuntimeError):  # A pool whose own thread could not be begun cannot wait for it.
+                self._pool.shutdown(wait=True, cancel_futures=True)
         self._alone.shutdown(wait=True, cancel_futures=True)
         self._answers.cleanup()
 
@@ -101,10 +103,11 @@ def _judge_alone(tasks: Tasks, bounds: Bounds) -> Answers:
     try:
         return judge_alone(tasks, bounds)
     except (OSError, RuntimeError) as problem:
-        raise _no_process(problem) from None
+        raise no_process(problem) from None
 
 
-def _no_process(problem: Exception) -> TorchprofError:
+def no_process(problem: Exception) -> TorchprofError:
+    """Return the error of a run for which this machine has no further process or thread."""
     text = f"no process could be begun: {problem}; with fewer --jobs the same command goes on with what is left"
     return TorchprofError(text, Code.JUDGING_FAILED)
 
@@ -124,7 +127,10 @@ def _begin() -> None:
     """Make a new process ready."""
     # What the mask does not keep away, as on Windows, is ignored from here on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_driver, daemon=True).start()
+    try:
+        Thread(target=_end_with_driver, daemon=True).start()
+    except RuntimeError:  # No further thread either: the driver says so, which sees this process end.
+        os._exit(1)
     # What is imported stays: to look through it again and again takes a tenth of the time.
     gc.disable()
     from pytest_torchprof.fleet import bounded  # noqa: F401, PLC0415 - what judges
