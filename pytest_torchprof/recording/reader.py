@@ -160,7 +160,10 @@ def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw],
         return reading(text)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
+    except msgspec.DecodeError as error:
+        if "UTF-8" in str(error):
+            # msgspec before 0.23 raises UnicodeDecodeError itself, with which such a text is refused.
+            str(memoryview(text), "utf-8")
         from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only broken files need it
 
         for mended in repairs(bytes(text)):
