@@ -4,7 +4,9 @@
     python benchmarks/fleet.py --records 100000
 
 The files are copies of the recordings with other time stamps. Sides take turns, so that a machine whose speed drifts
-treats them alike; of each the median is told, and of pairs the ratios. HTA reads the same files in one process, in the
+treats them alike; of each the median is told, and of pairs the ratios. What two jobs can gain at most on this machine
+is what two shards gain that run at once with a job each: they share nothing, but each core is slower while the other
+one works. HTA reads the same files in one process, in the
 interpreter given with --hta (``pip install HolisticTraceAnalysis==0.5.0`` in an environment of its own): kernel
 breakdown, launch statistics and idle time of each; recordings that it cannot read are counted, and left out for both.
 Both sides include their start. CPU time is of all processes, and in the column `driver` of the command's own. The loop
@@ -23,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -106,9 +110,18 @@ class Fleet:
         self._script, self._sources = script, sources
 
     def run(self, jobs: int) -> Used:
+        return used([*self._command(), "--jobs", str(jobs)])
+
+    def two_at_once(self) -> Used:
+        """Judge each half of the files in a run of its own, both at the same time."""
+        shards = [[*self._command(), "--jobs", "1", "--shard", f"{number}/2"] for number in (1, 2)]
+        with ThreadPoolExecutor() as threads:
+            # The CPU time of both is in that of the one that ended last.
+            return max(threads.map(used, shards), key=attrgetter("wall_s"))
+
+    def _command(self) -> list[str]:
         into = tempfile.mkdtemp(dir=self._script.parent)
-        command = [sys.executable, str(self._script), "fleet", "run", *self._sources, "--into", into]
-        return used([*command, "--jobs", str(jobs)])
+        return [sys.executable, str(self._script), "fleet", "run", *self._sources, "--into", into]
 
 
 def judge(recordings: list[str], copies: int, rounds: int, hta: str | None) -> None:
@@ -121,15 +134,13 @@ def judge(recordings: list[str], copies: int, rounds: int, hta: str | None) -> N
         size = sum(file.stat().st_size for file in files)
         fleet = Fleet(script, [str(folder / "files")])
         fleet.run(2)
-        runs: dict[int, list[Used]] = {1: [], 2: []}
-        for _ in range(rounds):
-            for jobs, own in runs.items():
-                own.append(fleet.run(jobs))
+        sides = [(fleet.run(1), fleet.run(2), fleet.two_at_once()) for _ in range(rounds)]
+        alone, both, shards = (list(side) for side in zip(*sides, strict=True))
         print(f"{len(files)} files, {size / 1e6:.1f} MB")
-        print(f"{'':26}{'wall':>10}{'CPU':>10}{'driver':>10}{'files/s':>10}{'MB/s':>10}")
-        for jobs, own in runs.items():
-            show(counted(jobs), own, len(files), size)
-        print(f"two jobs are faster by {ratio(runs[1], runs[2])}")
+        print(f"{'':30}{'wall':>10}{'CPU':>10}{'driver':>10}{'files/s':>10}{'MB/s':>10}")
+        for title, own in (("1 job", alone), ("2 jobs", both), ("2 shards at once, 1 job each", shards)):
+            show(title, own, len(files), size)
+        print(f"two jobs are faster by {ratio(alone, both)}; two shards at once by {ratio(alone, shards)}")
         beside_loop(script, files, folder, rounds)
         if hta is not None:
             beside_hta(script, hta, files, copies, rounds)
@@ -139,7 +150,7 @@ def show(title: str, runs: list[Used], files: int, size: int) -> None:
     wall_s = median(run.wall_s for run in runs)
     cpu_s = median(run.cpu_s for run in runs)
     first_s = median(run.first_s for run in runs)
-    print(f"{title:26}{wall_s:8.2f} s{cpu_s:8.2f} s{first_s:8.2f} s{files / wall_s:10.1f}{size / 1e6 / wall_s:10.2f}")
+    print(f"{title:30}{wall_s:8.2f} s{cpu_s:8.2f} s{first_s:8.2f} s{files / wall_s:10.1f}{size / 1e6 / wall_s:10.2f}")
 
 
 def ratio(slower: list[Used], faster: list[Used]) -> str:
