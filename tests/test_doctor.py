@@ -26,7 +26,7 @@ from pytest_torchprof.cli import doctor_checks as doctor
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.doctor_checks import inquiry, profiler
 from pytest_torchprof.cli.doctor_checks.inquiry import public
-from pytest_torchprof.cli.doctor_checks.machine import Machine
+from pytest_torchprof.cli.doctor_checks.machine import Machine, UsableGpu
 from pytest_torchprof.cli.doctor_checks.profiler import of_lock
 from pytest_torchprof.reasons.lost_work import LostKernels
 
@@ -198,7 +198,17 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("pytest_torchprof.cli.doctor_checks.profiler._WAIT_S", 0.1)
     machine = Machine()
-    machine.gpu = {"uuid": "GPU-x"}
+    machine.seen_gpu = UsableGpu(
+        name="GPU",
+        kind="sm_90",
+        memory_bytes=1,
+        device="cuda:0",
+        count=1,
+        uuid="GPU-x",
+        allocator="native",
+        cuda=True,
+        driver=None,
+    )
     hold = (
         "import sys; from pathlib import Path; from pytest_torchprof.capture import gpu_lock\n"
         "gpu_lock._EVERYBODYS = Path('/nowhere')\n"

@@ -62,7 +62,6 @@ FOREIGN = {
     "cli/__init__.py": ("argparse's usage", "_format_usage"),
     "cli/explain.py": ("tables of the documentation", "_stacked_rows"),
     "cli/doctor_checks/inquiry.py": ("paths in any text", "public"),
-    "cli/doctor_checks/machine.py": ("Python's message of a missing module", "of_torch"),
     "findings/compiling.py": ("names of Inductor's ranges", "_backward_not_compiled"),
     "findings/finding.py": ("what users write as a threshold", "with_thresholds"),
     "system/remote/addresses.py": ("addresses", "is_remote without_local_protocol"),

@@ -80,7 +80,7 @@ KNOWN = {
     "trace/captured.py": (COLUMNS, "column self.calls"),
 }
 """Who changes what by itself, in all of the package: what it is, and the variables. It made them, or others own them."""
-OF_RESULTS = ("compare", "findings/catalogue", "fleet", "history", "limits", "reasons", "report")
+OF_RESULTS = ("cli/doctor_checks", "compare", "findings/catalogue", "fleet", "history", "limits", "reasons", "report")
 """The folders in which everything is a fact of a result, or its form in a report."""
 RESULTS = (
     *(
@@ -94,6 +94,7 @@ RESULTS = (
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
 OPEN = {
+    "cli/doctor_checks/machine.py": ("what NVML answers, whatever its type", "value"),
     "fleet/rules.py": ("limits as users write them into a file of rules", "limits own_limits"),
     "history/changes.py": ("both sides of each fact that moved, whatever its type", "moved"),
     "history/enclosing.py": ("a key", "kind"),

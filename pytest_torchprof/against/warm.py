@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from pytest_torchprof.against.environment import CACHES
 from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.against.side import read_side
 from pytest_torchprof.against.warm_process import GIVEN_UP, names_in
-from pytest_torchprof.system.processes import end, start
+from pytest_torchprof.system.processes import end, is_there, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -174,9 +174,10 @@ class _Server:
 
 def _end_orphan(pid: int) -> None:
     """End a fork whose process was killed."""
-    with suppress(ProcessLookupError, PermissionError):
+    try:
         os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until:  # It is not our child, so it cannot be waited for.
-            os.kill(pid, 0)
-            time.sleep(0.01)
+    except OSError:  # It has ended, and what has its number now may be somebody else's.
+        return
+    until = time.monotonic() + _PATIENCE_S
+    while is_there(pid) and time.monotonic() < until:  # It is not our child, so it cannot be waited for.
+        time.sleep(0.01)

@@ -22,7 +22,7 @@ from pytest_torchprof.history.store import heads_of
 from pytest_torchprof.history.stores import database_at, has_tables, store_at
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import and_more, first_of, near, printable, quoted
+from pytest_torchprof.text import first_of, more_text, near, printable, quoted
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -157,7 +157,7 @@ def believed(records: Iterable[Read | BadRecord], refused: list[BadRecord] | Non
     for problem in bad[:_MOST_SHOWN]:
         sys.stderr.write(f"torchprof history: left out: {printable(str(problem))}\n")
     if len(bad) > _MOST_SHOWN:
-        more = and_more(len(bad) - _MOST_SHOWN).strip()
+        more = more_text(len(bad) - _MOST_SHOWN)
         sys.stderr.write(f"torchprof history: left out: {more}; torchprof history verify names them all\n")
 
 

@@ -51,6 +51,8 @@ class Shift(BeforeAndAfter, Struct, frozen=True, kw_only=True):
     """Display names, the costliest first; empty for a row of a whole family."""
     ops: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The operators that launched them, as far as the recording names them."""
+    facts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Family, dtype and layout of the costliest kernel, as far as they are known; empty for a row of a whole family."""
 
 
 class Cost(BeforeAndAfter, Struct, frozen=True, kw_only=True):
@@ -222,6 +224,7 @@ def _shift(before: Calls, after: Calls, *, named: bool = False) -> Shift:
         kinds=(_kinds(before), _kinds(after)),
         kernels=(_names(before), _names(after)) if named else ((), ()),
         ops=(_ops(before), _ops(after)) if named else ((), ()),
+        facts=(_facts(before), _facts(after)) if named else ((), ()),
     )
 
 
@@ -260,6 +263,13 @@ def _name(kernel: KernelRecord) -> str:
         # The names of copies and fills do not follow the grammar of kernel names.
         return printable_line(kernel.name.strip())
     return structs.replace(kernel, name=without_index(kernel.name)).short
+
+
+def _facts(side: Calls) -> tuple[str, ...]:
+    costliest = max(side, key=lambda kernel: side[kernel].time_us, default=None)
+    if costliest is None:
+        return ()
+    return tuple(filter(None, (costliest.family, costliest.dtype, costliest.layout)))
 
 
 def _ops(side: Calls) -> tuple[str, ...]:

@@ -8,15 +8,9 @@ from pytest_torchprof.baseline.entry import STRUCTURAL
 from pytest_torchprof.compare.family_words import calls_words, dtype_words
 from pytest_torchprof.compare.number_changes import ratio_of
 from pytest_torchprof.compare.number_words import show_factor
-from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
-from pytest_torchprof.text import (
-    and_more,
-    show_us,
-)
+from pytest_torchprof.text import more_text, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_torchprof.compare.cost import Cost, Shift
 
 _WORTH_NAMING: Final = 0.005
@@ -74,19 +68,19 @@ def label_shift(row: Shift) -> str:
     if not any(row.kernels):
         was, now = dtype_words(row)
         return f"{row.family}{was}" + (f" ->{now}" if was != now and all(row.calls) else now if not was else "")
-    before, after = (_label_words(names, row) for names in row.kernels)
+    before, after = (_label_words(row, side) for side in (0, 1))
     if not (before and after) or before == after:
         return " ".join(before or after)
     same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if len({*pair}) > 1), 0)
     return " ".join([*before, "->", *after[same:]])
 
 
-def _label_words(names: Sequence[str], row: Shift) -> list[str]:
+def _label_words(row: Shift, side: int) -> list[str]:
     """Return the label of a side: for a GEMM with several names only dtype and layout, on both sides."""
+    names = row.kernels[side]
     if not names:
         return []
-    words = names[0].split()
-    several = max(map(len, row.kernels)) > 1
-    if several and row.family in STRUCTURAL:
-        return [word for word in words[:3] if word in (row.family, *DTYPES, *LAYOUTS)]
-    return [*words, *and_more(len(names) - 1).split()]
+    if max(map(len, row.kernels)) > 1 and row.family in STRUCTURAL:
+        return [*row.facts[side]]
+    more = [more_text(len(names) - 1)] if len(names) > 1 else []
+    return [*names[0].split(), *more]

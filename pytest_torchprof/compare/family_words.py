@@ -9,9 +9,9 @@ from pytest_torchprof.baseline.family_times import MEMORY
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
 from pytest_torchprof.text import (
-    and_more,
     counted,
     first_of,
+    more_text,
     numbered,
     plural,
     show_us,
@@ -126,7 +126,7 @@ def family_words(shifts: Sequence[Shift]) -> list[str]:
     """Return the change of the time and the calls, for each of the few families in which the time changed most."""
     words = [f"{_times(shift)}{_calls(shift)}" for shift in _worth_telling(shifts)]
     if len(words) > _FAMILIES:
-        words[_FAMILIES - 1 :] = [and_more(len(words) - _FAMILIES + 1, "family").lstrip()]
+        words[_FAMILIES - 1 :] = [more_text(len(words) - _FAMILIES + 1, "family")]
     return words
 
 

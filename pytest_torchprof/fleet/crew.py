@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing import active_children, get_context, parent_process
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system import interrupts
 from pytest_torchprof.system.answer_files import FilePool
-from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
     from pytest_torchprof.fleet.bounds import Bounds
@@ -44,7 +43,7 @@ class LocalCrew:
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
         pool = self._new_pool()
         # Where none begins now, the first file asks for one again.
-        with kept_from_children(), suppress(OSError, RuntimeError):
+        with interrupts.kept_from_children(), suppress(OSError, RuntimeError):
             pool.submit(_be_there)
         self._pool: FilePool | None = FilePool(pool, self._answers.name)
 
@@ -67,7 +66,7 @@ class LocalCrew:
             self._given = 0
         self._given += len(tasks)
         # Ctrl-C is the driver's, which ends its processes itself.
-        with kept_from_children():
+        with interrupts.kept_from_children():
             return self._pool.submit(judge_beside, tasks, self._bounds)
 
     def _new_pool(self) -> Executor:
@@ -125,8 +124,7 @@ def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:
 
 def _begin() -> None:
     """Make a new process ready."""
-    # What the mask does not keep away, as on Windows, is ignored from here on.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.ignore()
     try:
         Thread(target=_end_with_driver, daemon=True).start()
     except RuntimeError:  # No further thread either: the driver says so, which sees this process end.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections import deque
 from concurrent.futures import BrokenExecutor
@@ -11,8 +10,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.system import interrupts
 from pytest_torchprof.system.answer_files import FilePool
-from pytest_torchprof.system.interrupts import kept_from_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +45,7 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
     with (
         tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder,
         # No fork: the libraries of object stores and databases may have threads.
-        ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool,
+        ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=interrupts.ignore) as pool,
     ):
         beside = FilePool(pool, folder)
         waiting: deque[tuple[list[Packed], Future[ReadPart] | None]] = deque()
@@ -67,7 +66,7 @@ def _given(pool: FilePool, part: list[Packed]) -> Future[ReadPart] | None:
     """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
         # Ctrl-C is for this process alone.
-        with kept_from_children():
+        with interrupts.kept_from_children():
             return pool.submit(read_part, part)
     except BrokenExecutor:
         return None
@@ -79,8 +78,3 @@ def _part_of(packed: list[Packed], reading: Future[ReadPart] | None) -> ReadPart
         with suppress(BrokenExecutor, OSError):
             return reading.result()
     return read_part(packed)
-
-
-def _begin() -> None:
-    # What the mask does not keep away, as on Windows, is ignored from here on.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

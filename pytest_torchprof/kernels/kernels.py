@@ -32,8 +32,12 @@ def by_name(kernels: Iterable[AnyKernel]) -> dict[str, list[AnyKernel]]:
 
 def counted_names(kernels: Iterable[Kernel]) -> tuple[tuple[int, str], ...]:
     """Return each name that tables show, with the number of kernels that have it: the most frequent first."""
-    names = Counter(kernel.short or kernel.name for kernel in kernels)
-    return tuple((count, name) for name, count in names.most_common())
+    return counted_texts(kernel.short or kernel.name for kernel in kernels)
+
+
+def counted_texts(texts: Iterable[str]) -> tuple[tuple[int, str], ...]:
+    """Return each of the texts with how often it is there: the most frequent first."""
+    return tuple((count, text) for text, count in Counter(texts).most_common())
 
 
 class Kernels(Sequence[Kernel]):

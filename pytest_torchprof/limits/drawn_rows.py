@@ -14,6 +14,7 @@ from pytest_torchprof.text import (
     cut,
     cut_apart,
     first_of,
+    more_text,
     path_from_here,
     reason_line,
     show_us,
@@ -124,7 +125,7 @@ def _places_below(row: WorkRow, caps: Caps, screen: Screen) -> list[str]:
     most = len(row.places) if everything else MOST_PLACES
     several = len(row.places) > 1
     places = [_fitting(f"{count} x {place}" if several else place, screen) for count, place in row.places]
-    left = [and_more(len(places) - most, "place").lstrip()]
+    left = [more_text(len(places) - most, "place")]
     lines = [part for line in [*places[:most], *filter(None, left)] for part in screen.broken(f"{_BELOW}{line}")]
     if caps.rows is None or len(lines) < caps.rows:
         return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from pytest_torchprof.analysis.annotated_ranges import without_annotation
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.analysis.user_ranges import instead_of, user_ranges
+from pytest_torchprof.kernels.kernels import counted_texts
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
 from pytest_torchprof.limits.written import RANGES
@@ -111,6 +111,5 @@ def _why_unknown(view: RangeView) -> Reason | None:
     if not is_of_graphs(view.name):
         return None
     unknown = without_annotation(trace, (i for step in view.whole.steps for i in step.part.gpu_ops))
-    names = Counter(view.launching.decoded(i).short or trace.names[trace.gpu.name[i]] for i in unknown)
-    named = tuple((count, name) for name, count in names.most_common())
+    named = counted_texts(view.launching.decoded(i).short or trace.names[trace.gpu.name[i]] for i in unknown)
     return RangeOfGraphUnknown(view.name, len(unknown), named=named) if unknown else None

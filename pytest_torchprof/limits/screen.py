@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.text import and_more, broken, with_middles_of_words, without_middle
+from pytest_torchprof.text import broken, more_text, with_middles_of_words, without_middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +85,7 @@ class Screen(Struct, frozen=True, kw_only=True):
         ``which`` says what is among them.
         """
         command = f": {self.rest}" if self.rest else ""
-        more = f"{and_more(count, noun).lstrip()}{f' ({which})' if which else ''}"
+        more = f"{more_text(count, noun)}{f' ({which})' if which else ''}"
         return self.broken(f"{' ' * indent}{more}{command}") if count > 0 else []
 
     def caps(self, limits: int, *, others: bool) -> Caps:

@@ -10,7 +10,7 @@ from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report.columns import COLUMNS, among
 from pytest_torchprof.report.row_columns import terminal_columns
-from pytest_torchprof.text import and_more, counted, printable, show_us, wrapped
+from pytest_torchprof.text import counted, more_text, printable, show_us, wrapped
 from pytest_torchprof.text.tables import cells, headed, marked_up, terminal_width
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def in_notebook(analysis: Analysis) -> str:
     shown, columns = _shown(analysis, analysis.steps, rows, by="kernel", sort_by=None, top=_NOTEBOOK_ROWS)
     left_out = len(rows) - len(shown)
     doubt = "" if analysis.why_not is None else f"<p><b>not measured:</b> {escape(analysis.why_not)}</p>"
-    more = f"<p>{and_more(left_out).lstrip()}: profile.table(top=...)</p>" if left_out else ""
+    more = f"<p>{more_text(left_out)}: profile.table(top=...)</p>" if left_out else ""
     heading = f"<p>{escape(_heading('kernel', rows, analysis.steps))}</p>"
     drawn = f'<div style="white-space:nowrap">{marked_up(cells(columns, shown), "html")}</div>'
     return f'<div style="{_BOX}">{doubt}{heading}{drawn}{more}</div>'

@@ -29,6 +29,7 @@ from pytest_torchprof.text import (
     and_more,
     counted,
     cut_inside,
+    more_text,
     printable,
     show_share,
     show_us,
@@ -244,5 +245,5 @@ def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) 
     ordered = [(name, ns / whole) for name, ns in spent.most_common()]
     if len(ordered) > _MOST_SHARES + 1:
         rest = ordered[_MOST_SHARES:]
-        ordered[_MOST_SHARES:] = [(and_more(len(rest)).lstrip(), sum(share for _, share in rest))]
+        ordered[_MOST_SHARES:] = [(more_text(len(rest)), sum(share for _, share in rest))]
     return share_lines(what, ordered, bars, width)

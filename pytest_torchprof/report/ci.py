@@ -12,7 +12,7 @@ from pytest_torchprof.report.json_report import reported_value
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
-from pytest_torchprof.text import WIDTH, and_more, printable
+from pytest_torchprof.text import WIDTH, and_more, more_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ def step_summary(run: RunResults) -> str:
         text = _cut_lines(result.message_on(_IN_A_SUMMARY))
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(text), ""]
     if len(failed) > _MOST_FAILURES:
-        lines += [f"{and_more(len(failed) - _MOST_FAILURES).lstrip()}: see the report", ""]
+        lines += [f"{more_text(len(failed) - _MOST_FAILURES)}: see the report", ""]
     return "\n".join([*lines, *unused_entries(run)])
 
 

@@ -334,8 +334,4 @@ def among(  # noqa: PLR0913 - the options of a table
 def _kernel_name(row: KernelRow) -> str:
     """Return what the kernel computes, on what, and then its name."""
     decoded = row.decoded
-    if decoded.family in (None, "other"):
-        return decoded.short or row.name
-    rest = decoded.short.removeprefix(decoded.family).strip()
-    facts = [fact for fact in (decoded.dtype, decoded.layout) if fact and fact not in rest.split()]
-    return " ".join([decoded.family, *facts, rest])
+    return (decoded.short if decoded.family in (None, "other") else decoded.short_with_facts) or row.name

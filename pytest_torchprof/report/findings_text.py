@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.text import (
-    and_more,
+    more_text,
     path_from_here,
     printable,
     printable_line,
@@ -63,7 +63,7 @@ def where_lines_come_from(analysis: Analysis, first: Sequence[Finding], width: i
 
 
 def _and_below(count: int) -> str:
-    return f"{and_more(count, 'finding').lstrip()} below" if count else ""
+    return f"{more_text(count, 'finding')} below" if count else ""
 
 
 def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:

@@ -13,13 +13,13 @@ from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.report.result import NOTHING_COMPARED
 from pytest_torchprof.report.row_columns import Among, terminal_columns
 from pytest_torchprof.text import (
-    and_more,
     around_gap,
     broken,
     cut,
     ending,
     first_line,
     first_of,
+    more_text,
     printable,
     printable_line,
     width_of,
@@ -156,7 +156,7 @@ def _warnings(run: RunResults, *, every: bool) -> list[str]:
     shown = warned if every else warned[:_MOST_WARNINGS]
     lines = [f"  {printable(result.name)}: {printable_line(_why_warned(result))}" for result in shown]
     if left := len(warned) - len(shown):
-        lines.append(f"  {and_more(left, 'warning').lstrip()}, with -v or --torchprof-report=FILE")
+        lines.append(f"  {more_text(left, 'warning')}, with -v or --torchprof-report=FILE")
     return ["\n".join(["warned of:", *lines])] if lines else []
 
 

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def ignore() -> None:
+    """Let no interrupt end this process, not even where `kept_from_children` keeps none away, as on Windows."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def kept_from_children() -> Iterator[None]:
     """Let no process that begins meanwhile ever get an interrupt; this one gets what came once that is over."""

@@ -1,4 +1,4 @@
-"""Other processes: all are started, awaited and ended in one way, which leaves none behind."""
+"""Other programs: all are started, awaited and ended in one way, which leaves none behind."""
 
 from __future__ import annotations
 
@@ -49,6 +49,17 @@ def end(process: Process, *, asks: bool = True, own_group: bool = False, patienc
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.wait()
+
+
+def is_there(pid: int) -> bool:
+    """Return whether there is such a process, which need not be of ours."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager

@@ -274,9 +274,14 @@ def first_of(names: Sequence[str], most: int = 5, noun: str = "", between: str =
 
 def and_more(left_out: int, noun: str = "") -> str:
     """Return " and 3 more" or " and 3 more kernels" for so many that are left out; empty if none are."""
+    return f" {more}" if (more := more_text(left_out, noun)) else ""
+
+
+def more_text(left_out: int, noun: str = "") -> str:
+    """Return "and 3 more" or "and 3 more kernels" for so many that are left out; empty if none are."""
     if left_out <= 0:
         return ""
-    return f" and {counted(left_out, f'more {noun}')}" if noun else f" and {left_out:,} more"
+    return f"and {counted(left_out, f'more {noun}')}" if noun else f"and {left_out:,} more"
 
 
 def first_line(text: str) -> str:

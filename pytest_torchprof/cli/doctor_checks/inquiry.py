@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+
+import msgspec
 
 from pytest_torchprof.capture.reasons import how_it_ended, without_filters
 from pytest_torchprof.system.processes import running
@@ -23,11 +25,10 @@ from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.text import first_line, last_line, printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Work = Callable[..., Mapping[str, Any]]
+    from collections.abc import Callable
 
 
+Facts = TypeVar("Facts")
 OK: Literal["ok"] = "ok"
 WRONG: Literal["wrong"] = "wrong"
 UNKNOWN: Literal["not known"] = "not known"
@@ -74,23 +75,32 @@ class ChildFailed(Exception):
     """Code in a process of its own raised, crashed or did not end; the text says which."""
 
 
-def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, Any]:
-    """Call a function of a module in a fresh process and return its facts, which must be JSON; raises ChildFailed."""
+class _ChildAnswer(msgspec.Struct, frozen=True):
+    """What code in a process of its own came to."""
+
+    raised: str | None = None
+    facts: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def ask(work: Callable[..., Facts], *given: object, limit_s: float = LIMIT_S) -> Facts:
+    """Call a function of a module in a fresh process and return its facts, of the type that its annotation names.
+
+    Both they and what is given must be JSON. Raises ChildFailed.
+    """
     with TemporaryDirectory(prefix="torchprof-doctor-") as folder:
-        facts, stderr = Path(folder, "facts.json"), Path(folder, "stderr.txt")
+        file, stderr = Path(folder, "facts.json"), Path(folder, "stderr.txt")
         # -P: no module in the current folder may replace an installed one.
         start = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
         command = [sys.executable, "-P", "-c", start, f"{work.__module__}:{work.__name__}", json.dumps(given)]
-        with stderr.open("wb") as file:  # Not a pipe, which a compiler that it has started could keep open.
-            ended = _run([*command, str(facts)], file, limit_s)
-        errors = stderr.read_text(encoding="utf-8", errors="replace")
-        if not facts.is_file():
-            raise ChildFailed(_how_it_ended(ended, limit_s, errors))
-        answer = json.loads(facts.read_text(encoding="utf-8"))
-        if "raised" in answer:
-            raise ChildFailed(answer["raised"])
-        returned: Mapping[str, Any] = answer["facts"]
-        return returned
+        with stderr.open("wb") as errors:  # Not a pipe, which a compiler that it has started could keep open.
+            ended = _run([*command, str(file)], errors, limit_s)
+        if not file.is_file():
+            raise ChildFailed(_how_it_ended(ended, limit_s, stderr.read_text(encoding="utf-8", errors="replace")))
+        came = msgspec.json.decode(file.read_bytes(), type=_ChildAnswer)
+    if came.raised is not None:
+        raise ChildFailed(came.raised)
+    facts: Facts = msgspec.json.decode(came.facts, type=get_type_hints(work).get("return", Any))
+    return facts
 
 
 def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
@@ -113,10 +123,10 @@ def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
 def main(where: str, given: str, path: str) -> None:
     """Do the work that was given to `ask`, in the process that it started."""
     module, _, name = where.partition(":")
-    answer: dict[str, object]
     try:
-        answer = {"facts": getattr(import_module(module), name)(*json.loads(given))}
+        facts = msgspec.json.encode(getattr(import_module(module), name)(*json.loads(given)))
+        came = _ChildAnswer(facts=msgspec.Raw(facts))
     except Exception as problem:  # noqa: BLE001 - whatever is raised is the answer
-        answer = {"raised": public_line(problem)}
+        came = _ChildAnswer(raised=public_line(problem))
     with replacing(Path(path)) as unfinished:
-        unfinished.write_text(json.dumps(answer), encoding="utf-8")
+        unfinished.write_bytes(msgspec.json.encode(came))

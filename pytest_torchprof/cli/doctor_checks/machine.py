@@ -13,19 +13,55 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from pytest_torchprof.capture import cupti_users, no_gpu, nvml, pick_device, reasons, torch_profiler
 from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public, public_line
 from pytest_torchprof.reasons.capturing import SLOW_EXPORT
+from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    Facts = dict[str, Any]
-
 
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+
+class UsableGpu(Struct, frozen=True, kw_only=True, tag=True):
+    """The GPU that is measured, and what torch says of it."""
+
+    name: str
+    kind: str
+    """The generation of its code: ``sm_90``, ``gfx942``."""
+    memory_bytes: int
+    device: str
+    """Its name in torch: ``cuda:0``."""
+    count: int
+    """The number of GPUs."""
+    uuid: str
+    allocator: str
+    """torch's."""
+    cuda: bool
+    """Whether this torch is built for CUDA."""
+    driver: str | None
+    """The CUDA version that the driver supports; None if it does not answer."""
+
+
+class UnusableGpu(Struct, frozen=True, tag=True):
+    """A GPU that torch cannot use."""
+
+    problem: str
+    """The failure."""
+
+
+class NoGpu(Struct, frozen=True, tag=True):
+    """torch sees no GPU."""
+
+    why: AnyWhyNoGpu
+    expected: bool
+    """Whether users of this machine may believe that it has one."""
 
 
 class Machine:
@@ -39,72 +75,77 @@ class Machine:
         self.profiler_fails = why
 
     @cached_property
-    def no_torch(self) -> str | None:
-        """Why torch cannot be imported; None if it can."""
+    def no_torch(self) -> Exception | None:
+        """What keeps torch from being imported; None if nothing does."""
         try:
             with warnings.catch_warnings():
                 # Without NumPy, which nothing here needs, torch warns when it is imported.
                 warnings.simplefilter("ignore")
                 import_module("torch")
         except Exception as problem:  # noqa: BLE001 - a missing or wrong library raises many kinds of errors
-            return public_line(problem)
+            return problem
         return None
 
     @cached_property
-    def gpu(self) -> Mapping[str, Any]:
-        """The facts that `use_gpu` returns; only "problem" if it fails."""
+    def seen_gpu(self) -> UsableGpu | UnusableGpu | NoGpu:
+        """The GPU that another process sees, or why it can use none."""
         try:
             return ask(use_gpu)
         except ChildFailed as failed:
-            return {"problem": str(failed)}
+            return UnusableGpu(str(failed))
+
+    @property
+    def gpu(self) -> UsableGpu:
+        """The GPU that is measured."""
+        if isinstance(self.seen_gpu, UsableGpu):
+            return self.seen_gpu
+        raise AssertionError  # No check asks for it before it has asked `gpu_works`.
 
     @property
     def gpu_works(self) -> bool:
         """Whether there is a GPU that torch can compute on."""
-        return self.no_torch is None and "name" in self.gpu
+        return self.no_torch is None and isinstance(self.seen_gpu, UsableGpu)
 
     @property
     def has_no_gpu(self) -> bool:
         """Whether there is no GPU, and none is to be expected."""
-        return self.no_torch is None and not self.gpu.get("surprising", True)
+        return self.no_torch is None and isinstance(self.seen_gpu, NoGpu) and not self.seen_gpu.expected
 
 
-def use_gpu() -> dict[str, Any]:
+def use_gpu() -> UsableGpu | UnusableGpu | NoGpu:
     """Use the GPU once and describe it.
 
     It is called in a process of its own, which a broken driver may hang or crash.
     """
-    import torch
-
-    built = {"cuda": torch.version.cuda, "rocm": torch.version.hip}
     if not has_gpu():
         lack = no_gpu()
         # A GPU that this machine or container has, but for which no driver can be loaded.
         handed = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-        return {**built, "none": lack.text, "surprising": lack.surprising or handed}
+        return NoGpu(lack, expected=lack.surprising or handed)
     device = pick_device("auto")
     try:
-        return {**built, **_describe_used(device)}
+        return _describe_used(device)
     except Exception as error:  # noqa: BLE001 - torch's errors of the GPU are of several kinds
-        return {**built, "problem": str(reasons.of_device(device, error))}
+        return UnusableGpu(str(reasons.of_device(device, error)))
 
 
-def _describe_used(device: str) -> dict[str, Any]:
+def _describe_used(device: str) -> UsableGpu:
     import torch
 
     torch.ones(8, device=device).add_(1)
     torch.cuda.synchronize(device)
     properties = torch.cuda.get_device_properties(device)
-    return {
-        "name": properties.name,
-        "kind": properties.gcnArchName if torch.version.hip else f"sm_{properties.major}{properties.minor}",
-        "memory": properties.total_memory,
-        "device": device,
-        "count": torch.cuda.device_count(),
-        "uuid": gpu_uuid(device),
-        "allocator": torch.cuda.get_allocator_backend(),
-        "driver": _driver(),
-    }
+    return UsableGpu(
+        name=properties.name,
+        kind=properties.gcnArchName if torch.version.hip else f"sm_{properties.major}{properties.minor}",
+        memory_bytes=properties.total_memory,
+        device=device,
+        count=torch.cuda.device_count(),
+        uuid=gpu_uuid(device),
+        allocator=torch.cuda.get_allocator_backend(),
+        cuda=bool(torch.version.cuda),
+        driver=_driver(),
+    )
 
 
 def _driver() -> str | None:
@@ -120,8 +161,8 @@ def _driver() -> str | None:
 def of_torch(machine: Machine) -> Iterator[Answer]:
     """Say which torch is imported here, and for which devices it was built."""
     if machine.no_torch is not None:
-        missing = machine.no_torch.startswith("ModuleNotFoundError: No module named 'torch'")
-        text = "torch is not installed" if missing else f"torch cannot be imported: {machine.no_torch}"
+        missing = isinstance(machine.no_torch, ModuleNotFoundError) and machine.no_torch.name == "torch"
+        text = "torch is not installed" if missing else f"torch cannot be imported: {public_line(machine.no_torch)}"
         yield Answer("torch", WRONG, text, "install torch into the environment of this command: pip install torch")
         return
     import torch
@@ -214,25 +255,24 @@ _FIRST = "nothing can be measured on a GPU until this is put right"
 
 def of_gpu(machine: Machine) -> Iterator[Answer]:
     """Say which GPU is measured, or why no GPU is."""
-    gpu = machine.gpu
-    if "name" in gpu:
-        what = f"{gpu['name']} ({gpu['kind']}, {show_bytes(gpu['memory'])})"
-        which = f"{gpu['device']} of {counted(gpu['count'], 'GPU')}"
-        text = f"{what}, {which}" + (f", driver for CUDA {gpu['driver']}" if gpu["driver"] else "")
-        yield Answer("GPU", OK, text)
-        yield _allocator(gpu)
-    elif "problem" in gpu:
-        yield Answer("GPU", WRONG, gpu["problem"], _FIRST)
-    elif gpu["surprising"]:
-        yield Answer("GPU", WRONG, f"torch sees no GPU: {gpu['none']}", _FIRST)
-    else:
-        yield Answer("GPU", OK, f"no GPU ({gpu['none']}); the CPU is measured as the device")
+    match machine.seen_gpu:
+        case UsableGpu() as gpu:
+            what = f"{gpu.name} ({gpu.kind}, {show_bytes(gpu.memory_bytes)})"
+            which = f"{gpu.device} of {counted(gpu.count, 'GPU')}"
+            yield Answer("GPU", OK, f"{what}, {which}" + (f", driver for CUDA {gpu.driver}" if gpu.driver else ""))
+            yield _allocator(gpu)
+        case UnusableGpu(problem=problem):
+            yield Answer("GPU", WRONG, problem, _FIRST)
+        case NoGpu(why=why, expected=True):
+            yield Answer("GPU", WRONG, f"torch sees no GPU: {why}", _FIRST)
+        case NoGpu(why=why):
+            yield Answer("GPU", OK, f"no GPU ({why}); the CPU is measured as the device")
 
 
-def _allocator(gpu: Mapping[str, Any]) -> Answer:
+def _allocator(gpu: UsableGpu) -> Answer:
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
         return Answer("allocator", OK, "torch's, without its cache: see environment")
-    return Answer("allocator", OK, f"torch's, backend {gpu['allocator']}")
+    return Answer("allocator", OK, f"torch's, backend {gpu.allocator}")
 
 
 # Values of nvmlReturn_t that only the machine's owner can put right: the GPU fell off the bus; the driver was updated
@@ -253,39 +293,45 @@ _QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
 }
 
 
-def ask_nvml(device: str, uuid: str) -> Facts:
-    """Ask every question; each answer is a value, or a reason for its absence. It runs in a process of its own."""
+class NvmlAnswer(Struct, frozen=True):
+    """What NVML answers to a question: a value, or why there is none."""
+
+    value: Any = None
+    unknown: nvml.Unknown | None = None
+
+
+def ask_nvml(device: str, uuid: str) -> dict[str, NvmlAnswer]:
+    """Ask every question, and return the answers by its name. It runs in a process of its own."""
     import torch
 
     # A measurement asks from a process that uses the GPU: only such processes are listed.
     torch.ones(1, device=device)
     with nvml.opened() as unknown:
         if unknown:
-            return {"library": _plain_answer(unknown)}
-        driver, gpu = _plain_answer(nvml.driver_version()), nvml.Gpu.of(uuid)
+            return {"library": _nvml_answer(unknown)}
+        driver, gpu = _nvml_answer(nvml.driver_version()), nvml.Gpu.of(uuid)
         if isinstance(gpu, nvml.Unknown):
-            return {"driver": driver, "GPU": _plain_answer(gpu)}
-        facts = {name: _plain_answer(query(gpu)) for name, query in _QUERIES.items()}
-        return {"driver": driver, **facts, "MIG": _plain_answer(gpu.is_slice)}
+            return {"driver": driver, "GPU": _nvml_answer(gpu)}
+        answers = {name: _nvml_answer(query(gpu)) for name, query in _QUERIES.items()}
+        return {"driver": driver, **answers, "MIG": _nvml_answer(gpu.is_slice)}
 
 
-def _plain_answer(answer: Any) -> Facts:
-    return {"why": answer.why, "code": answer.code} if isinstance(answer, nvml.Unknown) else {"value": answer}
+def _nvml_answer(answer: Any) -> NvmlAnswer:
+    return NvmlAnswer(unknown=answer) if isinstance(answer, nvml.Unknown) else NvmlAnswer(answer)
 
 
 def of_nvml(machine: Machine) -> Iterator[Answer]:
     """Say how the driver answers each query, and which queries it does not answer."""
-    if not machine.gpu["cuda"]:
+    if not machine.gpu.cuda:
         return
-    facts = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])
-    for name, fact in facts.items():
-        check = f"NVML {name}"
-        if "value" in fact:
-            yield Answer(check, *(_READ[name](fact["value"]) if name in _READ else (OK, str(fact["value"]))))
-        elif fact["code"] in _BROKEN:
-            yield Answer(check, WRONG, fact["why"], _BROKEN[fact["code"]])
+    for name, answer in ask(ask_nvml, machine.gpu.device, machine.gpu.uuid).items():
+        check, unknown = f"NVML {name}", answer.unknown
+        if unknown is None:
+            yield Answer(check, *(_READ[name](answer.value) if name in _READ else (OK, str(answer.value))))
+        elif unknown.code in _BROKEN:
+            yield Answer(check, WRONG, unknown.why, _BROKEN[unknown.code])
         else:
-            yield Answer(check, UNKNOWN, fact["why"], _WITHOUT.get(name, ""))
+            yield Answer(check, UNKNOWN, unknown.why, _WITHOUT.get(name, ""))
 
 
 _WITHOUT = dict.fromkeys(

@@ -11,16 +11,18 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.decoding import from_stored, to_stored
+from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from pytest_torchprof.cli.doctor_checks.machine import Machine
     from pytest_torchprof.reasons.reason import Reason
@@ -29,8 +31,32 @@ if TYPE_CHECKING:
 STEPS = 3
 
 
-def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
-    """Return why the measurement cannot be trusted (None if it can), and its numbers if there is a recording."""
+class Figures(Struct, frozen=True, kw_only=True):
+    """What a recording shows; lists have an item for each step."""
+
+    launches: list[int]
+    kernels: list[int]
+    names: list[str]
+    """The names of the kernels, each once."""
+    orphans: int
+    lost: int
+    unrecorded: int
+    """The kernels whose launch the profiler does not record."""
+    attempts: int | None
+    busy_us: float | None
+
+
+class Trial(Struct, frozen=True):
+    """What a measurement came to."""
+
+    why: decoding.AnyReason | None
+    """Why it cannot be trusted; None if it can."""
+    figures: Figures | None
+    """None without a recording."""
+
+
+def measure(body: Callable[[], object], device: str) -> Trial:
+    """Measure a function as a test does."""
     plan = Plan(
         device=device, asked=device, warmup=2, steps=STEPS, record=frozenset(), nodeid="torchprof doctor", label=None
     )
@@ -42,22 +68,22 @@ def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
                 for _ in calls:
                     body()
         except NotMeasured as problem:
-            why = problem.reason
-        return {"why": to_stored(why), **(_numbers(Profile.from_trace(read(path))) if path.is_file() else {})}
+            why = decoding.portable(problem.reason)
+        return Trial(why, _figures(Profile.from_trace(read(path))) if path.is_file() else None)
 
 
-def _numbers(profile: Profile) -> dict[str, Any]:
+def _figures(profile: Profile) -> Figures:
     trace, steps = profile.trace, profile.steps
-    return {
-        "launches": [int(step.launches or 0) for step in steps],
-        "kernels": [len(step.kernels) for step in steps],
-        "names": list(dict.fromkeys(kernel.name for step in steps for kernel in step.kernels)),
-        "orphans": trace.orphans,
-        "lost": trace.lost_kernels,
-        "unrecorded": trace.unrecorded_launches,
-        "attempts": trace.metadata and trace.metadata.attempts,
-        "busy_us": profile.median.gpu_busy_us,
-    }
+    return Figures(
+        launches=[int(step.launches or 0) for step in steps],
+        kernels=[len(step.kernels) for step in steps],
+        names=list(dict.fromkeys(kernel.name for step in steps for kernel in step.kernels)),
+        orphans=trace.orphans,
+        lost=trace.lost_kernels,
+        unrecorded=trace.unrecorded_launches,
+        attempts=None if trace.metadata is None else trace.metadata.attempts,
+        busy_us=profile.median.gpu_busy_us,
+    )
 
 
 _GRAPH_KERNELS = 3
@@ -69,7 +95,7 @@ _PTX = b""".version 7.0
 """
 
 
-def graph(device: str) -> dict[str, Any]:
+def graph(device: str) -> Trial:
     """Replay a CUDA graph of three kernels."""
     import torch
 
@@ -83,7 +109,7 @@ def graph(device: str) -> dict[str, Any]:
     return measure(captured.replay, device)
 
 
-def triton(device: str) -> dict[str, Any]:
+def triton(device: str) -> Trial:
     """Launch a Triton kernel."""
     import torch
 
@@ -93,7 +119,7 @@ def triton(device: str) -> dict[str, Any]:
     return measure(lambda: double[(1,)](spare), device)
 
 
-def cooperative(device: str) -> dict[str, Any]:
+def cooperative(device: str) -> Trial:
     """Launch a kernel by the driver's call for cooperative kernels."""
     import torch
 
@@ -120,45 +146,42 @@ def _succeed(code: int, call: str) -> None:
 
 def of_graph(machine: Machine) -> Iterator[Answer]:
     """Say what a replay of a CUDA graph shows."""
-    facts = ask(graph, machine.gpu["device"])
     # torch may add fills of its own to a replay.
-    yield _answer("CUDA graph", facts, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
+    yield _answer("CUDA graph", ask(graph, machine.gpu.device), launches=1, kernels=_GRAPH_KERNELS, exactly=False)
 
 
 def of_triton(machine: Machine) -> Iterator[Answer]:
     """Say what a Triton kernel shows."""
-    facts = ask(triton, machine.gpu["device"])
-    yield _answer("Triton kernel", facts, launches=1, kernels=1)
+    yield _answer("Triton kernel", ask(triton, machine.gpu.device), launches=1, kernels=1)
 
 
 def of_cooperative(machine: Machine) -> Iterator[Answer]:
     """Say what a cooperative launch shows."""
-    if not machine.gpu["cuda"]:
+    if not machine.gpu.cuda:
         yield Answer("cooperative", UNKNOWN, "looked at on CUDA only")
         return
-    facts = ask(cooperative, machine.gpu["device"])
-    yield _answer("cooperative", facts, launches=1, kernels=1)
+    yield _answer("cooperative", ask(cooperative, machine.gpu.device), launches=1, kernels=1)
 
 
-def _answer(check: str, facts: Mapping[str, Any], *, launches: int, kernels: int, exactly: bool = True) -> Answer:
-    if "kernels" not in facts:
-        return Answer(check, WRONG, f"not measured: {from_stored(facts['why'])}", "see probe and sessions")
+def _answer(check: str, trial: Trial, *, launches: int, kernels: int, exactly: bool = True) -> Answer:
+    figures, reason = trial.figures, trial.why
+    if figures is None:
+        return Answer(check, WRONG, f"not measured: {reason}", "see probe and sessions")
     numbers = (
-        f"{_per_step(facts['launches'], 'launch')}, {_per_step(facts['kernels'], 'kernel')} in each step; "
-        f"{counted(facts['orphans'], 'orphan')}, {facts['lost']} lost"
+        f"{_per_step(figures.launches, 'launch')}, {_per_step(figures.kernels, 'kernel')} in each step; "
+        f"{counted(figures.orphans, 'orphan')}, {figures.lost} lost"
     )
-    if facts["unrecorded"]:
-        numbers += f", {counted(facts['unrecorded'], 'kernel')} launched by a call that the profiler does not record"
-    as_meant = all(number == kernels or (number > kernels and not exactly) for number in facts["kernels"]) and (
-        set(facts["launches"]) == {launches}
+    if figures.unrecorded:
+        numbers += f", {counted(figures.unrecorded, 'kernel')} launched by a call that the profiler does not record"
+    as_meant = all(number == kernels or (number > kernels and not exactly) for number in figures.kernels) and (
+        set(figures.launches) == {launches}
     )
-    if facts["why"] is None and as_meant and (facts["attempts"] or 1) == 1:
+    if reason is None and as_meant and (figures.attempts or 1) == 1:
         return Answer(check, OK, numbers)
     expected = f"{counted(kernels, 'kernel')} by {counted(launches, 'launch')}"
-    reason = from_stored(facts["why"])
     if reason is not None and reason.remedy:
         return Answer(check, WRONG, f"{numbers}: {reason.sentence} [{reason.code}]", reason.remedy)
-    why = reason or (f"expected {expected} in each step" if not as_meant else f"only at attempt {facts['attempts']}")
+    why = reason or (f"expected {expected} in each step" if not as_meant else f"only at attempt {figures.attempts}")
     return Answer(check, WRONG, f"{numbers}: {why}", _TO_DO[check])
 
 
@@ -181,7 +204,15 @@ _LARGEST = 16384
 _BAND = 0.25
 
 
-def time_kernel(device: str) -> dict[str, Any]:
+class TimedTrial(Struct, frozen=True):
+    """A kernel that was timed twice."""
+
+    trial: Trial
+    events_us: float | None
+    """By the GPU's events."""
+
+
+def time_kernel(device: str) -> TimedTrial:
     """Time a product that takes a millisecond or a few by events, under the profiler."""
     import torch
 
@@ -197,7 +228,7 @@ def time_kernel(device: str) -> dict[str, Any]:
     def body() -> None:
         times.append(_timed(square, out))
 
-    return {**measure(body, device), "events_us": median(times[-STEPS:]) * 1000 if times else None}
+    return TimedTrial(measure(body, device), median(times[-STEPS:]) * 1000 if times else None)
 
 
 def _timed(square: Any, out: Any) -> float:
@@ -213,11 +244,11 @@ def _timed(square: Any, out: Any) -> float:
 
 def of_clock(machine: Machine) -> Iterator[Answer]:
     """Say how the two times compare."""
-    facts = ask(time_kernel, machine.gpu["device"])
-    if facts["why"] is not None:
-        yield Answer("clock", UNKNOWN, f"not measured: {from_stored(facts['why'])}", "see probe and sessions")
+    timed = ask(time_kernel, machine.gpu.device)
+    if (figures := timed.trial.figures) is None or timed.trial.why is not None:
+        yield Answer("clock", UNKNOWN, f"not measured: {timed.trial.why}", "see probe and sessions")
         return
-    events, profiler = facts["events_us"], facts["busy_us"]
+    events, profiler = timed.events_us, figures.busy_us
     text = f"a product takes {show_us(events)} by CUDA events, {show_us(profiler)} by the profiler"
     if not events or not profiler:
         yield Answer("clock", WRONG, text, "times are not to be measured here: a clock of the GPU stands still")
@@ -236,7 +267,7 @@ _ONLY_OF_A_GPU = "only a GPU has launches, copies, waits and memory of its own"
 _COMPILER = re.compile(r"C\+\+ compiler|cl is not found|\bg\+\+|\bclang", re.IGNORECASE)
 
 
-def eager() -> dict[str, Any]:
+def eager() -> Trial:
     """Measure two operators with the CPU as the device."""
     import torch
 
@@ -244,31 +275,31 @@ def eager() -> dict[str, Any]:
     return measure(lambda: x * 2 + 1, "cpu")
 
 
-def compiled(cache: str) -> dict[str, Any]:
-    """Compile a function for the CPU without using a cache, and run it."""
+def compiled(cache: str) -> bool:
+    """Compile a function for the CPU without using a cache, and return whether it computes what it should."""
     # It is read when Inductor is imported.
     os.environ.update(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     import torch
 
     x = torch.ones(8)
     computed = torch.compile(lambda a: a * 2 + 1)(x)
-    return {"right": bool((computed == 3).all())}
+    return bool((computed == 3).all())
 
 
 def of_cpu(_: Machine) -> Iterator[Answer]:
     """Say what the CPU as the device shows of two operators."""
     try:
-        facts = ask(eager)
+        trial = ask(eager)
     except ChildFailed as failed:
         yield Answer("CPU as device", WRONG, str(failed), "no GPU is asked for it: this line belongs into a bug report")
         return
-    if facts["why"] is not None:
-        yield Answer("CPU as device", WRONG, f"not measured: {from_stored(facts['why'])}", "see kineto")
+    if (figures := trial.figures) is None or trial.why is not None:
+        yield Answer("CPU as device", WRONG, f"not measured: {trial.why}", "see kineto")
         return
-    names = ", ".join(facts["names"])
-    seen = counted(facts["kernels"][0], "kernel")
+    names = ", ".join(figures.names)
+    seen = counted(figures.kernels[0], "kernel")
     text = f"{seen} seen of {len(_OPERATORS)} operators ({names}); {_ONLY_OF_A_GPU}"
-    if tuple(facts["names"]) == _OPERATORS:
+    if tuple(figures.names) == _OPERATORS:
         yield Answer("CPU as device", OK, text)
     else:
         yield Answer(
@@ -281,7 +312,7 @@ def of_compiler(_: Machine) -> Iterator[Answer]:
     check = "torch.compile"
     with TemporaryDirectory(prefix="torchprof-doctor-") as cache:
         try:
-            facts = ask(compiled, cache)
+            right = ask(compiled, cache)
         except ChildFailed as failed:
             missing = _COMPILER.search(str(failed))
             do = (
@@ -291,7 +322,7 @@ def of_compiler(_: Machine) -> Iterator[Answer]:
             )
             yield Answer(check, WRONG, f"Inductor compiles nothing for the CPU: {public_line(failed)}", do)
             return
-    if facts["right"]:
+    if right:
         yield Answer(check, OK, "Inductor compiles for the CPU")
     else:
         yield Answer(

@@ -7,7 +7,9 @@ import time
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.capture import arm
 from pytest_torchprof.capture.gpu_lock import holding, lock_file
@@ -44,7 +46,7 @@ _WAIT_S = 5.0
 
 def of_lock(machine: Machine) -> Iterator[Answer]:
     """Say whether the GPU's lock is free."""
-    uuid = machine.gpu["uuid"]
+    uuid = machine.gpu.uuid
     shown = public(str(lock_file(uuid)))
     waits: list[str] = []
     try:
@@ -65,14 +67,21 @@ LOSING = "known to lose the first kernels of a session after idle time (CUDA 12.
 NUMBERING = "may give CUDA graphs wrong correlation ids (before CUDA 13.1 Update 1)"
 
 
-def ask_cupti() -> dict[str, Any]:
+class LoadedCupti(Struct, frozen=True):
+    """The CUPTI that torch has loaded."""
+
+    paths: list[str]
+    version: int | None
+
+
+def ask_cupti() -> LoadedCupti:
     """Ask the CUPTI that torch loads for its version.
 
     It is called in a process of its own: without a driver it crashes.
     """
     import_module("torch")
     paths = loaded_paths()
-    return {"paths": paths, "version": _version(paths[0]) if paths else None}
+    return LoadedCupti(paths, _version(paths[0]) if paths else None)
 
 
 def of_cupti(machine: Machine) -> Iterator[Answer]:
@@ -90,7 +99,7 @@ def _loaded(machine: Machine) -> Answer:
         why = "there is no GPU" if machine.has_no_gpu else "torch cannot use the GPU"
         return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
     loaded = ask(ask_cupti)
-    paths, number = loaded["paths"], loaded["version"]
+    paths, number = loaded.paths, loaded.version
     if not paths:
         return Answer("CUPTI", UNKNOWN, "none is loaded as a library of its own; some builds of torch hold it inside")
     if len(paths) > 1:
@@ -147,7 +156,7 @@ _DISARMED = "look for what starts a profiler, or another tool, whenever Python s
 
 def of_probe(machine: Machine) -> Iterator[Answer]:
     """Probe in a fresh process, quoting kineto's log, and then in this process."""
-    device = machine.gpu["device"]
+    device = machine.gpu.device
     fresh = fresh_process(device, limit_s=LIMIT_S)
     at_the_start = fresh.silent and fresh_process(device, limit_s=LIMIT_S, bare=True).kernels
     yield _of_start(fresh, at_the_start) if at_the_start else _of_fresh_process(fresh)
@@ -207,8 +216,19 @@ _IDLE_S = 2.0
 _LIMIT_S = 150.0
 
 
-def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
-    """Open sessions in turn; return the kernels launched and recorded, the sentinel's and those after it."""
+class SeenKernels(Struct, frozen=True, kw_only=True):
+    """The kernels that a session has recorded."""
+
+    seen: int
+    """Of those that were launched behind the sentinel's."""
+    sentinel: int
+    """The sentinel's, at the head of each session, and how many of them were lost."""
+    sentinel_lost: int
+    orphans: int
+
+
+def open_sessions(device: str, idle_s: float) -> list[SeenKernels]:
+    """Open sessions in turn; return what each has recorded."""
     import torch
 
     arm(device)
@@ -224,32 +244,32 @@ def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
             path = Path(folder, "session.json")
             session.export(path)
             sessions.append(_seen(read(path)))
-    return {"sessions": sessions}
+    return sessions
 
 
-def _seen(trace: Trace) -> dict[str, int]:
+def _seen(trace: Trace) -> SeenKernels:
     losses = losses_of(trace)
-    return {
-        "seen": losses.launched - losses.behind,
-        "sentinel": losses.sentinel,
-        "sentinel_lost": losses.of_sentinel,
-        "orphans": trace.orphans,
-    }
+    return SeenKernels(
+        seen=losses.launched - losses.behind,
+        sentinel=losses.sentinel,
+        sentinel_lost=losses.of_sentinel,
+        orphans=trace.orphans,
+    )
 
 
 def of_sessions(machine: Machine) -> Iterator[Answer]:
     """Say how many kernels each session launched and recorded."""
-    sessions = ask(open_sessions, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S)["sessions"]
-    seen = [session["seen"] for session in sessions]
-    head = [session["sentinel_lost"] for session in sessions]
-    orphans = sum(session["orphans"] for session in sessions)
+    sessions = ask(open_sessions, machine.gpu.device, _IDLE_S, limit_s=_LIMIT_S)
+    seen = [session.seen for session in sessions]
+    head = [session.sentinel_lost for session in sessions]
+    orphans = sum(session.orphans for session in sessions)
     result = "all were seen" if min(seen) == _KERNELS else f"{_numbers(seen)} were seen"
     text = f"{_SESSIONS} sessions, {_IDLE_S:g} s apart, launched {_KERNELS} kernels each: {result}"
     if any(head):
         text += f"; of the extra ones at the head of each, which nobody counts, {_numbers(head)} were lost"
     if orphans:
         text += f"; {counted(orphans, 'kernel')} without a launch"
-    if min(seen) < _KERNELS or orphans or any(session["sentinel_lost"] >= session["sentinel"] for session in sessions):
+    if min(seen) < _KERNELS or orphans or any(session.sentinel_lost >= session.sentinel for session in sessions):
         yield Answer("sessions", WRONG, f"the profiler loses kernels: {text}", _to_do(heads=any(head)))
     else:
         yield Answer("sessions", OK, text)

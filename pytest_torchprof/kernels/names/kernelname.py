@@ -103,29 +103,40 @@ class KernelName(ShownFields, frozen=True, kw_only=True):
     @property
     def short(self) -> str:
         """A display name of at most 60 characters that a person recognises: ``gemm bf16 tn nvjet_tst_128x64``."""
-        lead = self._lead
-        return f"{lead} {shortened(self.stem, SHORT_LENGTH - len(lead) - 1)}" if lead else shortened(self.stem)
+        return " ".join([*self._lead, self._short_stem])
+
+    @property
+    def short_with_facts(self) -> str:
+        """The display name, preceded by all known facts."""
+        return self._with_facts(self._short_stem.rstrip())
 
     @property
     def titles(self) -> tuple[str, str]:
         """Its names in tables, uncut: the display name, and the name preceded by all known facts."""
-        family = self.family if self.family not in (None, "other") else ""
-        title = f"{self._lead} {self.stem}".lstrip()
-        rest = title.removeprefix(family).lstrip()
-        facts = [fact for fact in (self.dtype, self.layout) if fact and fact not in rest.split()]
-        return title, " ".join(filter(None, (family, *facts, rest)))
+        return " ".join([*self._lead, self.stem]), self._with_facts(self.stem)
 
     @property
-    def _lead(self) -> str:
-        """The part of the display name before the kernel's own name."""
+    def _short_stem(self) -> str:
+        before = sum(len(word) + 1 for word in self._lead)
+        return shortened(self.stem, SHORT_LENGTH - before)
+
+    def _with_facts(self, stem: str) -> str:
+        family = [self.family] if self.family not in (None, "other") else []
+        others = [word for word in self._lead if word not in family]
+        facts = [fact for fact in (self.dtype, self.layout) if fact and fact not in (*others, *stem.split())]
+        return " ".join([*family, *facts, *others, stem])
+
+    @property
+    def _lead(self) -> list[str]:
+        """What the display name has before the kernel's own name."""
         if self.triton not in (None, "user"):
-            return ""
+            return []
         words = [self.family] if self.family not in (None, "other") else []
         if self.family in ("gemm", "conv", "attention"):
             words += [word for word in (self.dtype, self.layout) if word]
         if self.collective:
             words.append(self.collective)
-        return " ".join(words)
+        return words
 
 
 def split_k_sum(library: str, arch: str) -> KernelName:

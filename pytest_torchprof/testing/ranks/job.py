@@ -13,13 +13,13 @@ import filelock
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system.processes import is_there
 from pytest_torchprof.testing.ranks.flight import last_collective_text
 from pytest_torchprof.testing.ranks.launch import (
     JobEnd,
     Place,
     end,
     environment,
-    is_there,
     lost_ranks,
     lost_with_launcher,
     start,

@@ -20,6 +20,7 @@ from pytest_torchprof.reasons.lost_ranks import (
     RankStoodStill,
 )
 from pytest_torchprof.system.processes import end as end_process
+from pytest_torchprof.system.processes import is_there
 from pytest_torchprof.system.processes import start as start_process
 from pytest_torchprof.testing.ranks import VARIABLE, stacks
 from pytest_torchprof.testing.ranks.task import LEFT_ALONE, RankEnd, RankFolder, Sign, TurnFolder
@@ -240,17 +241,6 @@ def _has_failed(rank: RankFolder, turn: TurnFolder) -> bool:
 
 def _runs(rank: RankFolder) -> bool:
     return rank.pid is not None and is_there(rank.pid)
-
-
-def is_there(pid: int) -> bool:
-    """Return whether there is such a process."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
