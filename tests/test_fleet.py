@@ -41,7 +41,8 @@ from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.recordings import RecordedElsewhere
+from pytest_torchprof.reasons.recordings import RecordedElsewhere, Unreadable
+from pytest_torchprof.reasons.unreadable import ArchiveDamaged
 
 pytestmark = pytest.mark.any_torch
 
@@ -210,7 +211,6 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", "out", "--timeout", "0s"], "--timeout"),
         (["traces", "--into", "out", "--rules", "bad.toml"], "bad.toml: rule 1"),
         (["traces", "--into", "out", "--rules", "gone.toml"], "gone.toml"),
-        (["bad.zip", "--into", "out"], "bad.zip"),
         (["bad.jsonl", "--into", "out"], "bad.jsonl:1"),
     ],
 )
@@ -218,7 +218,6 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.toml").write_text("[[rule]]\nlimits = {max_kernels = -1}\n")
-    (tmp_path / "bad.zip").write_bytes(b"PK")
     (tmp_path / "bad.jsonl").write_text('{"path": "x"}\n')
     (tmp_path / "zero.jsonl").write_text('{"url": "x\\u0000y.json"}\n')
     same = [{"url": "traces/0.json.gz", "model": "bert"}, {"url": "./traces/0.json.gz"}]
@@ -313,7 +312,8 @@ def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsy
     own_recording({"one": 1}).write(traces / "new.json")
     assert fleet(*words) == 1
     assert content(tmp_path / "out") == before
-    assert "1 file came, 0 changed" in capsys.readouterr().err
+    assert "1 file came, 0 changed" in (shown := capsys.readouterr().err)
+    assert re.search(r"^torchprof fleet: came: .*new\.json$", shown, re.MULTILINE)
     assert fleet(traces, "--limit", "max_kernels=4", "--into", tmp_path / "out") == 2
     assert "other limits" in capsys.readouterr().err
     # What was lost is judged again.
@@ -402,6 +402,19 @@ def test_a_source_without_recordings_is_named_with_what_it_is(tmp_path, capsys):
         assert what in shown
 
 
+def test_an_archive_that_cannot_be_read_is_quarantined_and_the_others_are_judged(traces, tmp_path):
+    for name in ("good.zip", "cut.zip"):
+        with zipfile.ZipFile(tmp_path / name, "w") as packed:
+            packed.write(traces / "0.json.gz", "0.json.gz")
+    cut = (tmp_path / "cut.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(cut[: len(cut) // 2])
+    assert fleet(tmp_path / "*.zip", "--into", tmp_path / "out") == 3
+    records = records_in(tmp_path / "out")
+    assert records.keys() == {"0.json.gz", "cut.zip"}
+    assert says(from_plain(records["cut.zip"]["quarantined"]), Unreadable)
+    assert says(from_plain(records["cut.zip"]["quarantined"]).cause, ArchiveDamaged, path=str(tmp_path / "cut.zip"))
+
+
 def test_the_same_limit_written_in_another_way_is_the_same_run(traces, tmp_path, capsys):
     assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=3") == 1
     before = content(tmp_path / "out")
@@ -427,9 +440,22 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
     fleet(*words)
     assert "1 archive and 1 link to folders" in capsys.readouterr().err
     assert summary_in(tmp_path / "out")["listed"] == 8
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as packed:
+        packed.write(traces / "bert" / "more.zip", "more.zip")
+        packed.write(traces / "0.json.gz", "0.json.gz")
+    fleet(tmp_path / "outer.zip", "--into", tmp_path / "nested")
+    assert "1 archive and 0 links" in capsys.readouterr().err
     (tmp_path / "again").symlink_to(traces)
     fleet(tmp_path / "again", f"{traces}/", traces / "bert" / "..", traces / "bert", "--into", tmp_path / "once")
     assert "1 archive and 1 link to folders" in capsys.readouterr().err
+
+
+def test_files_that_may_be_recordings_by_other_names_are_counted(traces, tmp_path, capsys):
+    for name in ("a.gz", "b.json.zst", "c.trace", "notes.md"):
+        shutil.copy(traces / "0.json.gz", traces / name)
+    fleet(traces, "--into", tmp_path / "out")
+    assert ": 3 files that may be recordings" in capsys.readouterr().err
+    assert summary_in(tmp_path / "out")["listed"] == 8
 
 
 def test_what_other_runs_have_written_is_no_recording(traces, tmp_path, capsys):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import time
+import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -181,6 +183,43 @@ def test_two_drivers_of_one_bucket_do_each_other_no_harm(bucket, traces, tmp_pat
     files = s3fs.S3FileSystem(config_kwargs={"retries": {"total_max_attempts": 9}})
     assert files.cat_file(f"{bucket}/out/summary.json") == (tmp_path / "here" / "summary.json").read_bytes()
     assert files.cat_file(f"{bucket}/out/records.jsonl").count(b"\n") == 14
+
+
+def test_a_tree_of_pages_is_listed_however_many_of_them_are_refused(web, traces, tmp_path):
+    for number in range(12):
+        folder = traces / "deep" / f"model{number}" / "runs"
+        folder.mkdir(parents=True)
+        own_recording({"one": number + 1}).write(folder / "run.json.gz")
+    assert fleet(traces, "--into", tmp_path / "here") == 1
+    assert main(["fleet", "run", f"{web}/", "--into", str(tmp_path / "out"), *LIMITS[:2], "--retries", "2"]) == 1
+    assert (tmp_path / "out" / "summary.json").read_bytes() == (tmp_path / "here" / "summary.json").read_bytes()
+
+
+def test_what_lies_behind_an_address_is_fetched_by_the_command_that_opens_it(
+    web, bucket, traces, tmp_path, capsys, monkeypatch
+):
+    import s3fs
+
+    with zipfile.ZipFile(tmp_path / "night.zip", "w") as packed:
+        packed.write(traces / "11.json.gz", "deep/a.json.gz")
+    s3fs.S3FileSystem().put(str(tmp_path / "night.zip"), f"{bucket}/night.zip")
+    monkeypatch.setattr(Refusing, "requests", count(1, 3))  # Nothing is refused.
+    assert (
+        main(["fleet", "run", f"{web}/10.json.gz", f"{bucket}/night.zip", "--into", str(tmp_path / "out"), *LIMITS])
+        == 1
+    )
+    capsys.readouterr()
+    assert main(["fleet", "report", str(tmp_path / "out"), "--json"]) == 1
+    monkeypatch.chdir(tmp_path)
+    commands = [file["command"] for file in json.loads(capsys.readouterr().out)["worst"]]
+    assert [command.split()[-4:] for command in commands] == [
+        ["&&", "torchprof", "open", name] for name in ("10.json.gz", "a.json.gz")
+    ]
+    for command in commands:
+        fetching = command.partition(" && ")[0].removeprefix("python ")
+        subprocess.run(f"{shlex.quote(sys.executable)} {fetching}", shell=True, check=True)
+    assert (tmp_path / "10.json.gz").read_bytes() == (traces / "10.json.gz").read_bytes()
+    assert (tmp_path / "a.json.gz").read_bytes() == (traces / "11.json.gz").read_bytes()
 
 
 def test_a_store_that_always_refuses_is_told(web, tmp_path, monkeypatch, capsys):

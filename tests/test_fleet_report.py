@@ -119,7 +119,7 @@ def test_what_lies_in_an_archive_is_unpacked_by_the_command_that_opens_it(traces
     capsys.readouterr()
     (worst,) = answered(capsys, "report", tmp_path / "out")["worst"]
     assert worst["name"] == "deep/a.json.gz"
-    assert worst["command"] == f"unzip -j '{archive}' deep/a.json.gz && torchprof open a.json.gz"
+    assert worst["command"] == f"unzip -p '{archive}' deep/a.json.gz > a.json.gz && torchprof open a.json.gz"
     if shutil.which("unzip"):
         monkeypatch.chdir(tmp_path)
         unpacking = worst["command"].partition(" && ")[0]
@@ -493,17 +493,28 @@ def test_a_log_gets_a_line_a_minute(monkeypatch):
     assert "\x1b" not in lines[1]
 
 
-@pytest.mark.parametrize("columns", [40, 120])
-def test_a_terminal_gets_a_bar_in_one_line_that_is_gone_at_the_end(monkeypatch, columns):
+@pytest.mark.parametrize(
+    ("columns", "bar", "parts"),
+    [
+        (120, "[#############-------] ", ["2.00 MiB of 3.00 MiB", "0.0 files/s", "16.8 KiB/s"]),
+        (104, "[######----] ", ["2.00 MiB of 3.00 MiB", "0.0 files/s", "16.8 KiB/s"]),
+        (95, "", ["2.00 MiB of 3.00 MiB", "0.0 files/s", "16.8 KiB/s"]),
+        (80, "", ["2.00 MiB of 3.00 MiB", "0.0 files/s"]),
+        (70, "", ["2.00 MiB of 3.00 MiB"]),
+        (50, "", []),
+    ],
+)
+def test_a_terminal_gets_a_line_that_fits_and_is_gone_at_the_end(monkeypatch, columns, bar, parts):
+    """Where it is narrow the bar gives way, then rates and bytes; what is quarantined and the time left stay."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = progress_on(Terminal())
     assert "\n" not in shown
     assert shown.endswith("\r\x1b[K")
-    bars = [part for part in shown.split("\r\x1b[K") if part]
-    assert len(bars) == 3
-    assert bars[1].startswith("[#############-------] 2 of 3 files")
-    assert max(map(len, bars)) < columns
+    lines = [part for part in shown.split("\r\x1b[K") if part]
+    assert len(lines) == 3
+    assert max(map(len, lines)) < columns
+    assert lines[1] == bar + ", ".join(["2 of 3 files", *parts, "1 quarantined", "1 min 1 s left"])
 
 
 def test_nothing_is_shown_of_a_short_run_that_no_terminal_sees(traces, tmp_path, capsys):

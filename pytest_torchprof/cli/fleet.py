@@ -17,7 +17,7 @@ from pytest_torchprof.cli import UsageError, add_limits, fleet_read, sentence, w
 from pytest_torchprof.cli.fleet_read import exit_status_of, note
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import counted, enumerated, show_bytes
+from pytest_torchprof.text import counted, enumerated, first_of, show_bytes
 from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
@@ -342,11 +342,16 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         over = passed_over(arguments.source, arguments.into, elsewhere)
         if over.archives or over.links:
             note(
-                f"not looked into, as they lie in folders: {counted(over.archives, 'archive')} and "
+                f"not looked into, as they lie in folders or archives: {counted(over.archives, 'archive')} and "
                 f"{counted(over.links, 'link')} to folders; what they hold is judged where they are sources themselves"
             )
         if over.tars:
             note(f"not read, as they are tar archives: {counted(over.tars, 'file')}; unpack them, or pack ZIP archives")
+        if over.otherwise_named:
+            note(
+                "not looked at, as their names do not end in .json or .json.gz: "
+                f"{counted(over.otherwise_named, 'file')} that may be recordings; what a source names itself is judged"
+            )
         if over.runs:
             note(f"left out: what other runs have written into {counted(over.runs, 'folder')} of the sources")
     else:
@@ -367,6 +372,8 @@ def _refuse_idle(path: Path, rules: Sequence[FleetRule], files: Sequence[Listed]
             note(f"{path}: {names[number]} is never reached: all files that fit it fit {before}, further up")
 
 
+_NAMED: Final = 3
+"""How many files a note names."""
 _ASKED: Final = {
     "version": "code: it is of another version of pytest-torchprof",
     "sources": "sources",
@@ -388,9 +395,12 @@ def _tell_of_changes(frozen: FrozenList, arguments: Namespace, elsewhere: Elsewh
         return
     before = {(file.url, file.member): file for file in frozen.files}
     more, gone = now.keys() - before.keys(), before.keys() - now.keys()
-    changed = sum(now[key] != before[key] for key in now.keys() & before.keys())
+    changed = {key for key in now.keys() & before.keys() if now[key] != before[key]}
     if more or gone or changed:
         note(
-            f"since the list was made, {counted(len(more), 'file')} came, {changed} changed and {len(gone)} went; what "
-            "was judged stays, and new ones are judged in a run into another folder"
+            f"since the list was made, {counted(len(more), 'file')} came, {len(changed)} changed and {len(gone)} went; "
+            "what was judged stays, and new ones are judged in a run into another folder"
         )
+    for what, keys, files in (("came", more, now), ("changed", changed, before), ("went", gone, before)):
+        if keys:
+            note(f"{what}: {first_of(sorted(files[key].name for key in keys), _NAMED)}")

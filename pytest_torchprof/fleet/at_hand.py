@@ -20,7 +20,7 @@ from pytest_torchprof.reasons.unreadable import (
     StoreRefuses,
 )
 from pytest_torchprof.recording.bounds import UNPACKED
-from pytest_torchprof.system.archives import DAMAGED
+from pytest_torchprof.system.archives import DAMAGED, is_archive
 from pytest_torchprof.system.remote.addresses import reason_without_secrets
 from pytest_torchprof.system.remote.files import fetch, reading
 from pytest_torchprof.system.remote.patience import is_final, is_missing, patiently
@@ -63,15 +63,29 @@ def at_hand(file: Listed, copy: str | None) -> Iterator[str]:
     Raises UnreadableRecording where there is none, NotFetched where another try may come to more.
     """
     if file.member is None and (copy is not None or not file.is_remote):
+        _refuse_damaged(file, copy or file.path)
         yield copy or file.path
         return
     with TemporaryDirectory(prefix="torchprof-") as folder:
         path = Path(folder, _name(file))
         if file.member is None:
             fetch_to(file, path)
+            _refuse_damaged(file, path)
         else:
             _unpack(file, copy, path)
         yield str(path)
+
+
+def _refuse_damaged(file: Listed, path: str | Path) -> None:
+    """Raise UnreadableRecording for an archive in which nothing could be listed."""
+    if is_archive(file.shown):
+        try:
+            with zipfile.ZipFile(path):
+                pass
+        except _BROKEN as problem:
+            raise UnreadableRecording.of(ArchiveDamaged(file.name, str(problem)), file.name) from None
+        except OSError as problem:
+            raise UnreadableRecording.of(NotOpened(file.name, str(problem.strerror)), file.name) from None
 
 
 def fetch_to(file: Listed, path: Path) -> None:

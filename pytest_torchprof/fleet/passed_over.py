@@ -1,32 +1,40 @@
-"""The parts of source folders that a run does not look into, so that it can name them."""
+"""The parts of sources that a run does not look into, so that it can name them."""
 
 from __future__ import annotations
 
 import os
+import zipfile
+from contextlib import suppress
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from pytest_torchprof.fleet.listed import address_of, outermost
 from pytest_torchprof.fleet.manifests import MANIFEST
 from pytest_torchprof.fleet.run_files import LIST, is_of_run
-from pytest_torchprof.system.archives import is_archive, is_tar
+from pytest_torchprof.profiles import may_be_recording
+from pytest_torchprof.system.archives import DAMAGED, is_archive, is_tar
 from pytest_torchprof.system.remote.addresses import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.fleet.remote import Elsewhere
 
+_OTHER_ENDINGS: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".trace", ".perfetto-trace")
+
 
 class PassedOver(Struct, frozen=True):
-    """How many of what lies in folders that are sources is not looked into, also where another source lists it."""
+    """How many of what lies in sources is not looked into, also where another source lists it."""
 
     archives: int
+    """In folders, and in other archives."""
     tars: int
     """Which are not read in any place."""
+    otherwise_named: int
+    """Files that may be recordings, going by names that count only where somebody writes them out."""
     links: int
     """To folders."""
     runs: int
@@ -34,20 +42,33 @@ class PassedOver(Struct, frozen=True):
 
 
 def passed_over(sources: Sequence[str], apart_from: str | Path, elsewhere: Elsewhere) -> PassedOver:
-    """Return what is passed over in the folders that are sources, apart from the folder of the run itself."""
+    """Return what is passed over in folders and archives that are sources, apart from the folder of the run itself."""
     stores = (source for source in sources if is_remote(source) and not source.endswith(MANIFEST))
-    addresses = {file.address for source in stores for file in elsewhere.in_folders(source)}
-    archives, tars = sum(map(is_archive, addresses)), sum(map(is_tar, addresses))
+    names = [*{file.address for source in stores for file in elsewhere.in_folders(source)}, *_in_archives(sources)]
     links = runs = 0
     itself = os.path.realpath(address_of(str(apart_from)))
     # Links to folders may lead to one of them in several ways.
     for folder in outermost(set(map(os.path.realpath, _folders_of(sources)))):
         for place, folders, files in os.walk(folder):
-            archives += sum(is_archive(name) for name in files)
-            tars += sum(is_tar(name) for name in files)
+            names += files
             links += sum(Path(place, name).is_symlink() for name in folders)
             runs += place != itself and is_of_run(Path(place, LIST))
-    return PassedOver(archives, tars, links, runs)
+    archives, tars, others = (sum(map(of_kind, names)) for of_kind in (is_archive, is_tar, _is_otherwise_named))
+    return PassedOver(archives, tars, others, links, runs)
+
+
+def _is_otherwise_named(name: str) -> bool:
+    return name.lower().endswith(_OTHER_ENDINGS) and not (may_be_recording(name) or is_tar(name))
+
+
+def _in_archives(sources: Iterable[str]) -> Iterator[str]:
+    """Yield the names in the archives of this machine that are sources; a damaged one is quarantined as it is."""
+    for source in sources:
+        path = address_of(source)
+        if not is_remote(source) and is_archive(path):
+            for match in [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True):  # noqa: PTH207
+                with suppress(*DAMAGED), zipfile.ZipFile(match) as packed:
+                    yield from packed.namelist()
 
 
 def _folders_of(sources: Iterable[str]) -> list[str]:

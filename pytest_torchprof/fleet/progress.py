@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 _EACH_S: Final = 0.2
 """How often a bar is drawn anew."""
 _EACH_IN_LOG_S: Final = 60.0
-_BAR: Final = 20
+_BARS: Final = (20, 10)
+"""How long the bar may be."""
+_CAN_GO: Final = 3
+"""How many parts of the line give way to the others."""
 _OPENING_BYTES: Final = 64 << 10
 """The fixed cost of a file, expressed as bytes of content: for small files it is most of the time."""
 _ERASE: Final = "\r\x1b[K"
@@ -45,12 +48,11 @@ class Progress:
         if now - self._shown < (_EACH_S if self._on_terminal else _EACH_IN_LOG_S):
             return
         self._shown = now
-        words = self._words(now - self._began)
+        took_s = now - self._began
         if self._on_terminal:
-            line = f"{self._bar()} {words}"
-            self._stream.write(f"{_ERASE}{cut(line, terminal_width() - 1)}")
+            self._stream.write(f"{_ERASE}{self._line(took_s, terminal_width() - 1)}")
         else:
-            self._stream.write(f"torchprof fleet: {words}\n")
+            self._stream.write(f"torchprof fleet: {self._words(took_s)}\n")
         self._stream.flush()
 
     @property
@@ -70,20 +72,29 @@ class Progress:
         work = self._bytes + _OPENING_BYTES * self._files
         return (self._done_bytes + _OPENING_BYTES * self._done) / work if work else 1.0
 
-    def _bar(self) -> str:
-        filled = int(_BAR * self._share)
-        return f"[{'#' * filled}{'-' * (_BAR - filled)}]"
+    def _line(self, took_s: float, width: int) -> str:
+        """Return the bar and what it means; where a terminal is narrow the bar gives way first."""
+        words = self._words(took_s)
+        lines = [f"{bar} {words}" for bar in map(self._bar, _BARS)]
+        lines += [words, *(self._words(took_s, left_out) for left_out in range(1, _CAN_GO + 1))]
+        return next((line for line in lines if len(line) <= width), cut(lines[-1], width))
 
-    def _words(self, took_s: float) -> str:
-        parts = [
-            self.so_far,
-            f"{show_bytes(self._done_bytes)} of {show_bytes(self._bytes)}",
-        ]
+    def _bar(self, length: int) -> str:
+        filled = int(length * self._share)
+        return f"[{'#' * filled}{'-' * (length - filled)}]"
+
+    def _words(self, took_s: float, left_out: int = 0) -> str:
+        """Return all parts, or those without the ones that matter least: bytes per second, files per second, bytes."""
+        parts = [(self.so_far, 0), (f"{show_bytes(self._done_bytes)} of {show_bytes(self._bytes)}", 3)]
         if took_s > 0 and self._done:
             left_s = took_s * (1 / self._share - 1)
-            rates = f"{self._done / took_s:,.1f} files/s", f"{show_bytes(round(self._done_bytes / took_s))}/s"
-            parts += [*rates, f"{self._quarantined:,} quarantined", f"{_time(left_s)} left"]
-        return ", ".join(parts)
+            parts += [
+                (f"{self._done / took_s:,.1f} files/s", 2),
+                (f"{show_bytes(round(self._done_bytes / took_s))}/s", 1),
+                (f"{self._quarantined:,} quarantined", 0),
+                (f"{_time(left_s)} left", 0),
+            ]
+        return ", ".join(text for text, goes in parts if not 0 < goes <= left_out)
 
 
 def _time(seconds: float) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec import Struct
 
 from pytest_torchprof.fleet.summary import FleetSummary  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.system.remote.addresses import is_remote
 
 SCHEMA: Final = 1
+_FETCH: Final = "import sys, fsspec; files, path = fsspec.url_to_fs(sys.argv[1]); files.get_file(path, sys.argv[2])"
+"""A program that copies what is behind an address into a file."""
 
 
 class Quantiles(Struct, frozen=True, kw_only=True):
@@ -140,7 +144,18 @@ class FleetReport(Struct, frozen=True, kw_only=True):
 
 
 def opening(command: str, *files: tuple[str, str | None]) -> str:
-    """Return the line for a shell that opens files with a command; what lies in an archive is unpacked before."""
-    unpacked = [f"unzip -j {shlex.quote(url)} {shlex.quote(member)}" for url, member in files if member is not None]
-    paths = [shlex.quote(url if member is None else member.rpartition("/")[2]) for url, member in files]
-    return " && ".join([*unpacked, f"torchprof {command} {' '.join(paths)}"])
+    """Return the line for a shell that opens files with a command, after fetching and unpacking what has to be."""
+    names = [PurePosixPath(url.partition("?")[0] if member is None else member).name for url, member in files]
+    if len({*names}) < len(names):
+        names = [f"{number}-{name}" for number, name in enumerate(names, 1)]
+    copied = [_copied(url, member, name) for (url, member), name in zip(files, names, strict=True)]
+    paths = [url if copy is None else name for (url, _), name, copy in zip(files, names, copied, strict=True)]
+    return " && ".join([*filter(None, copied), shlex.join(["torchprof", command, *paths])])
+
+
+def _copied(url: str, member: str | None, name: str) -> str | None:
+    """Return the line that copies a file into the current folder; None where it can be opened as it is."""
+    if is_remote(url):
+        source = url if member is None else f"zip://{member}::{url}"
+        return shlex.join(["python", "-c", _FETCH, source, name])
+    return None if member is None else f"unzip -p {shlex.quote(url)} {shlex.quote(member)} > {shlex.quote(name)}"

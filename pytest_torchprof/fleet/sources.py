@@ -145,7 +145,7 @@ def _file_or_members(path: Path) -> Iterator[Listed]:
     if path.exists() and not path.is_file():
         # Reading a pipe may never end; judging it says what it is.
         yield file_at_path(str(path))
-    elif is_archive(path.name):
+    elif is_archive(path.name) and path.exists():
         yield from _members(file_at_path(str(path)), path)
     elif is_tar(path.name):
         raise _no_tar(str(path))
@@ -207,8 +207,9 @@ def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
     except DAMAGED as problem:
         if archive.is_remote and not isinstance(problem, zipfile.BadZipFile):
             raise
-        text = f"{archive.shown}: the archive cannot be read: {problem}. Copy it again, or leave it out."
-        raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
+        # Which recordings it should have nobody knows: it is quarantined as it is.
+        yield archive
+        return
     (name, count), *_ = Counter(member.filename for member in members).most_common(1) or [("", 0)]
     if count > 1:
         # By its name only the last of them can be read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -11,9 +12,10 @@ from pytest_torchprof.system.remote.addresses import protocol_of
 from pytest_torchprof.system.remote.patience import is_missing, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+_WITHOUT_FOLDERS: Final = ("http", "https")
 TRIES: Final = 3
 """How often each request of an object store is made at once, before anything else is done about it."""
 _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "Content-MD5", "Digest")
@@ -55,11 +57,30 @@ def files_at(address: str, *, retries: int) -> list[RemoteFile]:
         # A web server has no folders, and calls one so by its address alone.
         if not address.endswith("/") and (info := patiently(lambda: files.info(path), retries))["type"] != "directory":
             return [_file(info, address)]
+        if protocol_of(address) in _WITHOUT_FOLDERS:
+            return _files(address, _walked(files, path, retries))
         return _files(address, patiently(lambda: files.find(path, detail=True), retries).values())
     except FileNotFoundError as problem:
         if is_missing(problem):
             return []
         raise
+
+
+def _walked(files: Any, path: str, retries: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the files that the pages of a web server lead to, below a page; each page is asked for until it comes.
+
+    Asked for as a whole, a refusal of one page would ask for all of them again.
+    """
+    seen, to_do = {path}, [path]
+    while to_do:
+        page = to_do.pop()
+        for info in patiently(partial(files.ls, page, detail=True), retries):
+            name = info["name"]
+            if info["type"] != "directory":
+                yield info
+            elif name.startswith(path) and name not in seen:
+                seen.add(name)
+                to_do.append(name)
 
 
 def file_at(address: str) -> RemoteFile:
