@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from repository import PACKAGE, TESTS, Repository
 
+from pytest_torchprof.against.environment import variables
+from pytest_torchprof.against.outcomes import OutcomeKeeper, read_outcomes
 from pytest_torchprof.reasons.commit_gaps import (
     Deselected,
     EndedEarlier,
@@ -210,6 +214,19 @@ def test_it_says_why(repository, gaps):
         "[base-not-measured]",
     ):
         assert said.replace("SHA", repository.git("rev-parse", "main")[:7]) in " ".join(gaps.out.split())
+
+
+def test_each_line_on_what_fails_there_is_kept_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    for_file, for_terminal = (variables((), tmp_path, tmp_path, is_reported=shown) for shown in (False, True))
+    assert ("COLUMNS" in for_file, for_terminal["COLUMNS"]) == (False, "40")
+    keeper = OutcomeKeeper(SimpleNamespace(results=tmp_path))
+    failed = {"nodeid": "test_it", "when": "call", "passed": False, "skipped": False, "longrepr": ""}
+    keeper.pytest_runtest_logreport(SimpleNamespace(**failed, torchprof_brief=["on a screen", "one\nand two"]))
+    keeper.pytest_sessionfinish(SimpleNamespace(config=SimpleNamespace()), 1)
+    why = read_outcomes(tmp_path).troubles["test_it"]
+    assert why == TestFailed("one\nand two")
+    assert str(why) == str(TestFailed("one and two"))
 
 
 def test_the_traceback_of_what_cannot_be_collected_there_is_shown(gaps):

@@ -43,10 +43,11 @@ from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
-from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess
+from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess, RankTooLate
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
@@ -140,6 +141,9 @@ FEW = {
     "AnyCommitGap | str": MeasuredNothing(),
     "AnyCommitGap | str | None": None,
     "AnyWhyNotStarted": Verbatim("<problem>", Code.NO_TEST),
+    "Goal | str": Goal(RunPoint.STEP, 1),
+    "Goal | str | None": None,
+    "decoding.AnyReason | str": "<explanation>",
 }
 MANY = {
     "int": 3000,
@@ -184,8 +188,14 @@ MANY = {
     "AnyCommitGap | str": TestFailed("<error>"),
     "AnyCommitGap | str | None": TestFailed("<error>"),
     "AnyWhyNotStarted": LeftOver("<path>"),
+    "Goal | str": Goal(RunPoint.FIXTURE, "<fixture>", "<label>"),
+    "Goal | str | None": Goal(RunPoint.START_OF_MEASUREMENT, label="<label>"),
+    "decoding.AnyReason | str": EarlierWork(2),
 }
 
+
+WHICH = {RunPoint.WARM_UP_CALL: 3, RunPoint.STEP: 2, RunPoint.FIXTURE: "<fixture>"}
+"""The points of which a run has several."""
 
 # Where a value of the type alone is none of the field.
 EXAMPLES = {
@@ -233,6 +243,10 @@ EXAMPLES = {
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), None, "<label>"),
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>"),
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>", not_collected="<test>"),
+    ),
+    RankTooLate: (
+        *(RankTooLate(1, Goal(point, WHICH.get(point)), 1.5, None) for point in RunPoint),
+        RankTooLate(3000, Goal(RunPoint.STEP, 2, "<label>"), 2500.0, RankProcess(4711, "<host>")),
     ),
     NotReadBack: tuple(NotReadBack(cause, cause.CODE) for cause in (JsonInvalid("<error>"), JsonCutOff())),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
@@ -353,6 +367,11 @@ def test_a_gap_of_the_commit_that_an_earlier_version_gave_in_words_is_read_in_th
     reason = BaseUnmeasured("main", MeasuredNothing())
     plain = {"reason": "base-unmeasured", "commit": "main", "because": str(MeasuredNothing())}
     assert str(catalogue.from_plain(plain)) == str(reason)
+
+
+def test_a_point_of_the_run_that_an_earlier_version_gave_in_words_is_read_in_these():
+    reason = RankTooLate(1, Goal(RunPoint.WARM_UP_CALL, 2), 60.0, None)
+    assert str(catalogue.from_plain({**reason.to_plain(), "goal": str(reason.goal)})) == str(reason)
 
 
 def test_a_text_of_an_earlier_version_is_read_as_it_stands():

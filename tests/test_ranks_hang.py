@@ -12,9 +12,13 @@ import filelock
 import fresh
 import pytest
 import rank_jobs
+from facts import says
 from left_behind import left_in
 
 import pytest_torchprof
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.goal import Goal, RunPoint
+from pytest_torchprof.reasons.lost_ranks import RankStoodStill
 from pytest_torchprof.testing.ranks.stacks import Stack
 
 torch = pytest.importorskip("torch")
@@ -120,9 +124,10 @@ def test_a_job_that_hangs_in_a_step_is_not_measured_and_names_each_ranks_step_an
     result = run.results["test_hangs_in_a_step"]
     assert result["outcome"] == "not measured"
     collective, sleep = line_of(TESTS, "all_reduce"), line_of(TESTS, "sleep(600)")
-    start = f"not measured: no rank made progress for {TIMEOUT_S} s: rank 0 did not reach the end of step 2: "
-    assert result["message"].startswith(f"{start}test_it.py:{collective} in step (in ")
-    assert f"; rank 1 did not reach the end of step 2: test_it.py:{sleep} in step [silent-rank]" in result["message"]
+    start, goal = f"not measured: no rank made progress for {TIMEOUT_S} s: ", Goal(RunPoint.STEP, 2)
+    assert result["message"].startswith(f"{start}rank 0 did not reach {goal}: test_it.py:{collective} in step (in ")
+    assert f"; rank 1 did not reach {goal}: test_it.py:{sleep} in step [silent-rank]" in result["message"]
+    assert says(from_plain(result["reason"]), RankStoodStill, goal=goal, waited=False)
     assert f"FAILED test_it.py::test_hangs_in_a_step - {result['message']}" in run.said["hangs"]
 
 
@@ -152,7 +157,7 @@ def test_a_loop_that_waits_for_ever_is_no_progress(run):
     assert result["outcome"] == "not measured"
     line = line_of(TESTS, "sleep(0.01)")
     for rank in (0, 1):
-        assert f"rank {rank} did not reach the end of its teardown: test_it.py:{line} in slow" in result["message"]
+        assert f"rank {rank} did not reach {Goal(RunPoint.TEARDOWN)}: test_it.py:{line} in slow" in result["message"]
 
 
 def test_a_test_that_tells_of_progress_may_take_longer(run):

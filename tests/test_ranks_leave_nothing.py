@@ -16,6 +16,7 @@ import rank_jobs
 from children import Child
 from left_behind import left_in, listens, processes
 
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.lost_ranks import RankLostWithLauncher, RankOutlasted
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ pytestmark = [
 ]
 
 TIMEOUT_S = 2
-SILENT = f"not measured: rank 1 did not reach the end of warm-up call 1 within {TIMEOUT_S} s"
+SILENT = f"not measured: rank 1 did not reach {Goal(RunPoint.WARM_UP_CALL, 1)} within {TIMEOUT_S} s"
 HEAD = """
 import os, signal, time
 from pathlib import Path

@@ -14,12 +14,16 @@ import fresh
 import jobs
 import pytest
 import rank_jobs
+from facts import why_not
+from msgspec import to_builtins
 from rank_jobs import LONGEST_S, TOGETHER
 
 from pytest_torchprof import NotMeasured
-from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks
+from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks, PhaseEnd, PhaseOfTest
 from pytest_torchprof.capture.rank import Rank, rank_in
 from pytest_torchprof.capture.torch_store import MeetingPoint, connect, new_store
+from pytest_torchprof.reasons.goal import Goal, RunPoint
+from pytest_torchprof.reasons.other_ranks import EndedWithoutMeasuring, RankProcess, RankTooLate
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -548,13 +552,15 @@ def waited_for(tmp_path_factory):
 
 def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(waited_for):
     said = waited_for[0].said("test_sleeps")
-    assert re.search(r"not measured: rank 1 did not reach the end of warm-up call 1 within \d+ s \(pid \d+ on", said)
+    late = f"not measured: rank 1 did not reach {Goal(RunPoint.WARM_UP_CALL, 1)}"
+    assert re.search(rf"{late} within \d+ s \(pid \d+ on", said)
     assert "not measured: rank 1 is still silent" in waited_for[0].said("test_after")
 
 
 def test_a_rank_that_does_not_end_a_measured_test_is_waited_for_no_longer(waited_for):
     said = waited_for[0].said("test_sleeps_after_it_measured")
-    assert re.search(r"not measured: rank 1 did not reach the end of the test within \d+ s \(pid \d+ on", said)
+    late = f"not measured: rank 1 did not reach {Goal(RunPoint.END_OF_TEST)}"
+    assert re.search(rf"{late} within \d+ s \(pid \d+ on", said)
 
 
 def test_ranks_that_run_different_tests_are_told(waited_for):
@@ -577,7 +583,9 @@ def test_it():
 def test_a_rank_that_is_gone_is_named(ranks):
     first, second = ranks(KILLED, timeout_s=SHORT_S)
     assert (first.status, second.status) == (1, -signal.SIGKILL)
-    assert f"not measured: rank 1 did not reach the end of warm-up call 1 within {SHORT_S} s" in first.said("test_it")
+    assert f"not measured: rank 1 did not reach {Goal(RunPoint.WARM_UP_CALL, 1)} within {SHORT_S} s" in first.said(
+        "test_it"
+    )
 
 
 WITHOUT_COLLECTIVES = """
@@ -598,9 +606,20 @@ def test_where_the_rank_is_gone_that_holds_the_store_the_others_say_so(ranks):
 
 def test_ranks_that_measure_under_different_labels_are_told():
     store, others = torch.distributed.HashStore(), OtherRanks(timeout_s=0.1)
-    first, _ = (Lockstep(others, store, "a test", Rank(rank, 2), label) for rank, label in enumerate(("one", "two")))
+    phase = PhaseOfTest("a test", run=1)
+    first, _ = (Lockstep(others, store, phase, Rank(rank, 2), label) for rank, label in enumerate(("one", "two")))
     with pytest.raises(NotMeasured, match=r"within 0.1 s, .* called two "):
         first.exchange("the plan", [])
+
+
+def test_why_a_rank_was_not_measured_reaches_the_others_as_it_is():
+    store, others, phase = torch.distributed.HashStore(), OtherRanks(timeout_s=0.1), PhaseOfTest("a test", run=1)
+    first, _ = (Lockstep(others, store, phase, Rank(rank, 2)) for rank in range(2))
+    why = RankTooLate(0, Goal(RunPoint.END_OF_TEST), 0.1, RankProcess(1, "here"))
+    store.set(f"{phase.key}/ended/1", json.dumps(to_builtins(PhaseEnd("failed", why))))
+    reason = why_not(lambda: first.exchange("the plan", []))
+    assert reason == EndedWithoutMeasuring(1, "failed", why)
+    assert f"(not measured: {why})" in reason.sentence
 
 
 STOPS = """

@@ -19,6 +19,7 @@ from left_behind import left_in
 from pytest_torchprof import load
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.lost_ranks import RankDied, RankEndedByLauncher, RankOutlasted, TestDidNotRunOnRank
 from pytest_torchprof.reasons.other_ranks import EndedItsRun
 from pytest_torchprof.report.result import Outcome, Result
@@ -194,7 +195,7 @@ def test_a_rank_that_dies_is_not_measured_and_no_expected_failure(run):
 
 def test_a_rank_that_ends_its_run_fails_its_test_alone(run):
     assert "FAILED test_it.py::test_exits - rank 1 of 2: pytest was ended there: Exit: enough" in run.said
-    ended = EndedItsRun(rank=1, goal="the end of the test", explanation="Exit: enough")
+    ended = EndedItsRun(rank=1, goal=Goal(RunPoint.END_OF_TEST), explanation="Exit: enough")
     assert f"rank 0 of 2: not measured: {ended.sentence}" in run.said
 
 

@@ -84,7 +84,9 @@ def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_reported: 
         "PYTHONHASHSEED": SEED,
     }
     if not is_reported:
-        environ = {name: value for name, value in environ.items() if name not in (*_OF_CI, *HOOKS_VARIABLES)}
+        # What such a process writes goes to a file, and the lines of what fails in it to reasons: they stay whole.
+        left_out = {*_OF_CI, *HOOKS_VARIABLES, "COLUMNS"}
+        environ = {name: value for name, value in environ.items() if name not in left_out}
         environ["COVERAGE_FILE"] = str(caches / "coverage")
     return environ
 

@@ -179,11 +179,11 @@ class OutcomeKeeper:
 
 
 def _longrepr(report: Any) -> str:
-    """Return a line on a failure or a skip from a report."""
+    """Return what a report has on a failure or a skip: a line, or the short form of our own error."""
     longrepr = report.longrepr
     if isinstance(longrepr, tuple):
         return str(longrepr[2]).removeprefix("Skipped: ")
-    if hasattr(report, "torchprof_brief"):  # The short form of a failure of a measurement, wrapped for a screen.
-        return " ".join(str(report.torchprof_brief[1]).split())
+    if hasattr(report, "torchprof_brief"):  # The short form of a failure of measurements: lines of each.
+        return str(report.torchprof_brief[1])
     crash = getattr(longrepr, "reprcrash", None)
     return first_line(str(crash.message if crash is not None else longrepr))

@@ -13,6 +13,7 @@ from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.decoding import from_plain, to_stored
 
 if TYPE_CHECKING:
+    from pytest_torchprof.reasons.goal import Goal
     from pytest_torchprof.reasons.reason import Reason
 
 
@@ -30,19 +31,20 @@ class Coordination:
         """Whether there are other ranks that cannot be reached."""
         return not this_rank().alone
 
-    def head_for(self, goal: str) -> None:
+    def head_for(self, goal: Goal) -> None:
         """Announce what this rank is about to do, for those that wait for it."""
 
-    def exchange(self, goal: str, value: Any, kind: Any = Any) -> list[Any]:  # noqa: ARG002  (as the ranks have it)
-        """Return each rank's value, in their order, once all have reached this goal; NotMeasured if one does not.
+    def exchange(self, about: str, value: Any, kind: Any = Any) -> list[Any]:  # noqa: ARG002  (as the ranks have it)
+        """Return each rank's value, in their order, once all have come here; NotMeasured if one does not.
 
-        ``kind`` is the type of the value, if it is not one of JSON's.
+        ``about`` is a name for what is exchanged, the same on all, which nobody reads; ``kind`` is the type of the
+        value, if it is not one of JSON's.
         """
         return [value]
 
-    def agree(self, goal: str, reason: Reason | None) -> Reason | None:
-        """Return why the measurement cannot be believed at this goal: this rank's reason, or else another's."""
-        values = self.exchange(goal, to_stored(reason))
+    def agree(self, about: str, reason: Reason | None) -> Reason | None:
+        """Return why the measurement cannot be believed so far: this rank's reason, or else another's."""
+        values = self.exchange(about, to_stored(reason))
         others = (OfRank(number, from_plain(stored)) for number, stored in enumerate(values) if stored is not None)
         return reason if reason is not None else next(others, None)
 

@@ -14,15 +14,18 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from msgspec import convert, to_builtins
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.capture.torch_store import connect, meeting_point
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.other_ranks import (
     EndedItsRun,
     EndedWithoutMeasuring,
@@ -56,8 +59,36 @@ WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
 class Announce(Protocol):
     """Announces to the processes that wait for the job how far this rank has come."""
 
-    def __call__(self, goal: str, *, waits: bool = False) -> None:
+    def __call__(self, goal: Goal, *, waits: bool = False) -> None:
         """Announce what the rank is about to reach; ``waits``: it has reached that, and waits for the others."""
+
+
+class PhaseOfTest(Struct, frozen=True):
+    """A phase of a test that is measured: its call, or its teardown."""
+
+    nodeid: str
+    run: int
+    """Which of its runs, from one."""
+    after_test: bool = False
+    """Whether it is the teardown."""
+
+    @property
+    def key(self) -> str:
+        """The beginning of its keys in the store."""
+        return f"{self.nodeid}#{self.run}{'/teardown' if self.after_test else ''}"
+
+
+class _Status(Struct, frozen=True, kw_only=True):
+    """What a rank announces of itself."""
+
+    count: int
+    """How often it has done so: no two signs of life are alike."""
+    phase: PhaseOfTest | None
+    """Where it is; None in no test."""
+    label: str | None
+    """What it measures there."""
+    goal: Goal
+    process: RankProcess
 
 
 class _Sign(NamedTuple):
@@ -68,22 +99,18 @@ class _Sign(NamedTuple):
     """When it was first seen, by ``time.monotonic``."""
 
     @property
-    def status(self) -> dict[str, Any]:
-        """What the rank announced of itself; empty before it announced anything."""
-        return json.loads(self.text) if self.text else {}
+    def status(self) -> _Status | None:
+        """What the rank announced of itself; None before it announced anything."""
+        return convert(json.loads(self.text), _Status) if self.text else None
 
 
-class PhaseEnd(NamedTuple):
+class PhaseEnd(Struct, frozen=True):
     """How a phase of a test has ended on one rank."""
 
     outcome: str
     """One of "passed", "failed", "skipped" and "xfailed"."""
-    why: str = ""
-    """The cause, in one line."""
-
-    def __str__(self) -> str:
-        """Return it as a clause."""
-        return f"it {self.outcome}" + (f" ({self.why})" if self.why else "")
+    why: decoding.AnyReason | str = ""
+    """The cause: why the rank was not measured, or pytest's words in one line."""
 
 
 def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
@@ -129,15 +156,15 @@ class OtherRanks:
         with _reaching_the_store() if waits and not after_test else suppress(RuntimeError):
             if (store := self._store(also_former=True)) is None:
                 return {}
-            key = self._phase_key(nodeid, after_test=after_test)
-            store.set(ended := f"{key}/ended/{this_rank().number}", json.dumps(end))
+            phase = self._phase(nodeid, after_test=after_test)
+            store.set(ended := f"{phase.key}/ended/{this_rank().number}", _written(end))
             if not waits:
-                store.add(f"{key}/end/done", 1)  # The store need not be kept for this rank any longer.
+                store.add(f"{phase.key}/end/done", 1)  # The store need not be kept for this rank any longer.
                 return {}
             try:
-                ends = Lockstep(self, store, key, this_rank()).wait_for_ends(after_test=after_test)
+                ends = Lockstep(self, store, phase, this_rank()).wait_for_ends(phase)
             except NotMeasured as problem:
-                store.set(ended, json.dumps(PhaseEnd("failed", f"not measured: {problem}")))
+                store.set(ended, _written(PhaseEnd("failed", problem.reason)))
                 raise
             if not any(other.outcome == "failed" for other in ends.values()):
                 self._in_step.add(nodeid)
@@ -154,14 +181,14 @@ class OtherRanks:
         """Leave a text for rank 0, and return there those of all others that come to the end of their run."""
         with suppress(RuntimeError):
             if (store := self._store(also_former=True)) is not None:
-                return Lockstep(self, store, "", this_rank()).handed_in(text)
+                return Lockstep(self, store, None, this_rank()).handed_in(text)
         return {}
 
     def end_run(self) -> None:
         """Wait until each rank has written its files: a launcher ends all of them once one has failed."""
         with suppress(RuntimeError):  # The run is over, whatever is wrong with the store.
             if (store := self._store()) is not None:
-                Lockstep(self, store, "", this_rank()).wait_for_the_end()
+                Lockstep(self, store, None, this_rank()).wait_for_the_end()
 
     def coordination(self, nodeid: str, label: str | None, *, after_test: bool) -> Coordination:
         """Return how this rank keeps up with the others in a measurement: in step, where it can reach them."""
@@ -170,7 +197,7 @@ class OtherRanks:
             if store is None:
                 return Coordination()
             self._in_step.add(nodeid)
-            return Lockstep(self, store, self._phase_key(nodeid, after_test=after_test), this_rank(), label)
+            return Lockstep(self, store, self._phase(nodeid, after_test=after_test), this_rank(), label)
 
     def _store(self, *, also_former: bool = False) -> Store | None:
         """Return a connection to the store of the job, for our keys alone; None without other ranks or a store.
@@ -196,23 +223,23 @@ class OtherRanks:
             self._connection = connect(point)
         return self._connection.store
 
-    def _phase_key(self, nodeid: str, *, after_test: bool) -> str:
-        return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"
+    def _phase(self, nodeid: str, *, after_test: bool) -> PhaseOfTest:
+        return PhaseOfTest(nodeid, self._runs.get(nodeid, 1), after_test)
 
-    def announce(self, goal: str, label: str | None, *, waits: bool = False) -> None:
+    def announce(self, goal: Goal, label: str | None, *, waits: bool = False) -> None:
         """Announce to the processes that wait for the job how far this rank has come."""
         if self._announce is not None:
-            self._announce(f"{goal} of {label!r}" if label else goal, waits=waits)
+            self._announce(replace(goal, label=label), waits=waits)
 
-    def sign(self, store: Store, rank: Rank, test: str, label: str | None, goal: str) -> None:
+    def sign(self, store: Store, rank: Rank, phase: PhaseOfTest | None, label: str | None, goal: Goal) -> None:
         """Let the other ranks know that this rank is alive, and what it does."""
         self.announce(goal, label)
         if not self._signs_given:
             store.set(f"collected/{rank.number}", json.dumps(self._collected))
         self._signs_given += 1
-        status = {"count": self._signs_given, "test": test, "label": label, "goal": goal}
-        status |= {"pid": os.getpid(), "host": rank.host}
-        store.set(f"at/{rank.number}", json.dumps(status))
+        process = RankProcess(os.getpid(), rank.host)
+        status = _Status(count=self._signs_given, phase=phase, label=label, goal=goal, process=process)
+        store.set(f"at/{rank.number}", _written(status))
 
     def has_collected(self, store: Store, number: int, nodeid: str) -> bool:
         """Return whether a rank has collected the test; True if it has announced nothing so far."""
@@ -236,31 +263,39 @@ class Lockstep(Coordination):
     in_step = True
     is_fixed = False
 
-    def __init__(self, others: OtherRanks, store: Store, test: str, rank: Rank, label: str | None = None) -> None:
+    def __init__(
+        self, others: OtherRanks, store: Store, phase: PhaseOfTest | None, rank: Rank, label: str | None = None
+    ) -> None:
         self._others = others
         self._store = store
         self._rank = rank
-        self._test = test
+        self._phase = phase
+        """What is measured, or has ended; None behind all tests."""
         self._label = label
-        self._key = f"{test}/measurement/{label or ''}"
+        self._key = f"{self._of_test}/measurement/{label or ''}"
         self._numbers = set(range(rank.world))
         self._exchanges = 0
-        self._goal = ""
-        self.head_for("the start of this measurement")
+        self._goal = Goal(RunPoint.START_OF_MEASUREMENT)
+        self.head_for(self._goal)
 
-    def head_for(self, goal: str) -> None:
+    @property
+    def _of_test(self) -> str:
+        """The beginning of the keys that all measurements of the test share."""
+        return "" if self._phase is None else self._phase.key
+
+    def head_for(self, goal: Goal) -> None:
         """Announce what this rank is about to reach."""
         self._goal = goal
         with _reaching_the_store():
-            self._others.sign(self._store, self._rank, self._test, self._label, goal)
+            self._others.sign(self._store, self._rank, self._phase, self._label, goal)
 
-    def exchange(self, goal: str, value: Any, kind: Any = Any) -> list[Any]:
+    def exchange(self, about: str, value: Any, kind: Any = Any) -> list[Any]:
         """Return each rank's value, in their order, once all have come here; NotMeasured for all if one does not."""
         self._exchanges += 1
         self._others.announce(self._goal, self._label, waits=True)
-        key = f"{self._key}/{self._exchanges}: {goal}"
+        key = f"{self._key}/{self._exchanges}: {about}"
         with _reaching_the_store():
-            self._store.set(f"{key}/{self._rank.number}", json.dumps(to_builtins(value)))
+            self._store.set(f"{key}/{self._rank.number}", _written(value))
             return [convert(json.loads(text), kind) for text in self._wait_for_all(key)]
 
     def leave(self, reason: Reason) -> None:
@@ -280,10 +315,10 @@ class Lockstep(Coordination):
             while last and self._store.add(f"{self._key}/done", 0) < self._rank.world and time.monotonic() < until:
                 time.sleep(next(naps))
 
-    def wait_for_ends(self, *, after_test: bool) -> dict[int, PhaseEnd]:
+    def wait_for_ends(self, phase: PhaseOfTest) -> dict[int, PhaseEnd]:
         """Return how a phase of the test has ended on each of the others; NotMeasured if one does not end it."""
-        self._key = f"{self._test}/end"  # See also OtherRanks.end_phase.
-        goal = "the end of the teardown" if after_test else "the end of the test"
+        self._key = f"{phase.key}/end"  # See also OtherRanks.end_phase.
+        goal = Goal(RunPoint.END_OF_TEARDOWN if phase.after_test else RunPoint.END_OF_TEST)
         self.head_for(goal)
         self._others.announce(goal, None, waits=True)
         began, naps = time.monotonic(), _naps()
@@ -292,8 +327,8 @@ class Lockstep(Coordination):
             for number in self._numbers - ends.keys() - {self._rank.number}:
                 # Asked first: a rank may come to its end, and leave, at any moment.
                 reason = self._why_it_has_left(number, goal) or self._why_too_late(number, began, goal)
-                if self._store.check([ended := f"{self._test}/ended/{number}"]):
-                    ends[number] = PhaseEnd(*json.loads(self._store.get(ended)))
+                if (end := self._end_on(number)) is not None:
+                    ends[number] = end
                 elif reason:
                     raise NotMeasured(reason)
             if len(ends) == self._rank.world - 1:
@@ -307,7 +342,7 @@ class Lockstep(Coordination):
         texts: dict[int, str] = {}
         if self._rank.number:
             return texts
-        self.head_for("the results of the other ranks")
+        self.head_for(Goal(RunPoint.OTHERS_RESULTS))
         self._others.announce(self._goal, None, waits=True)
         naps, began = _naps(), time.monotonic()
         for number in range(1, self._rank.world):
@@ -320,7 +355,7 @@ class Lockstep(Coordination):
     def wait_for_the_end(self) -> None:
         """Wait until all ranks have come to the end of their run, or give no sign of life."""
         self._store.set(f"over/{self._rank.number}", "1")
-        self.head_for("the end of the run")
+        self.head_for(Goal(RunPoint.END_OF_RUN))
         self._others.announce(self._goal, None, waits=True)
         naps, began = _naps(), time.monotonic()
         for number in range(self._rank.world):
@@ -351,41 +386,47 @@ class Lockstep(Coordination):
         return from_plain(json.loads(self._store.compare_set(f"{self._key}/over", "", json.dumps(reason.to_plain()))))
 
     def _why_it_does_not_come(self, number: int, began: float) -> Reason | None:
-        if self._store.check([ended := f"{self._test}/ended/{number}"]):
-            end = PhaseEnd(*json.loads(self._store.get(ended)))
+        if (end := self._end_on(number)) is not None:
             return EndedWithoutMeasuring(number, end.outcome, end.why)
-        if left := self._why_it_has_left(number, "this measurement"):
+        if left := self._why_it_has_left(number, Goal(RunPoint.MEASUREMENT)):
             return left
         return None if self._may_come(number, began) else self._silence(number)
 
-    def _why_it_has_left(self, number: int, goal: str) -> Reason | None:
+    def _end_on(self, number: int) -> PhaseEnd | None:
+        """Return how the phase of the test has ended on a rank; None before it has."""
+        if not self._store.check([ended := f"{self._of_test}/ended/{number}"]):
+            return None
+        return convert(json.loads(self._store.get(ended)), PhaseEnd)
+
+    def _why_it_has_left(self, number: int, goal: Goal) -> Reason | None:
         if not self._store.check([left := f"left/{number}"]):
             return None
         return EndedItsRun(number, goal, self._store.get(left).decode(), self._not_collected(number))
 
     def _not_collected(self, number: int) -> str | None:
         """Return the id of this test if a rank has not collected it; None if it has."""
-        test = self._test.rpartition("#")[0]
-        return None if self._others.has_collected(self._store, number, test) else test
+        if self._phase is None or self._others.has_collected(self._store, number, self._phase.nodeid):
+            return None
+        return self._phase.nodeid
 
-    def _why_too_late(self, number: int, began: float, goal: str) -> Reason | None:
+    def _why_too_late(self, number: int, began: float, goal: Goal) -> Reason | None:
         if self._may_come(number, began):
             return None
         self._others.silent.add(number)
         status, timeout_s = self._others.heard(self._store, number).status, self._others.timeout_s
-        return RankTooLate(number, goal, timeout_s, _process(status) if status else None)
+        return RankTooLate(number, goal, timeout_s, None if status is None else status.process)
 
     def _silence(self, number: int) -> Reason:
         status, timeout_s = self._others.heard(self._store, number).status, self._others.timeout_s
         again = number in self._others.silent
         self._others.silent.add(number)
-        if not status:
+        if status is None:
             return NothingHeardOfRank(number, timeout_s)
-        who, test = _process(status), status["test"].rpartition("#")[0] or "no test"
-        if status["test"] == self._test and status["label"] != self._label:
-            return RankElsewhere(number, timeout_s, who, None, status["label"])
-        if status["test"] == self._test:
-            return RankTooLate(number, status["goal"], timeout_s, who)
+        who, test = status.process, "" if status.phase is None else status.phase.nodeid
+        if status.phase == self._phase and status.label != self._label:
+            return RankElsewhere(number, timeout_s, who, None, status.label)
+        if status.phase == self._phase:
+            return RankTooLate(number, status.goal, timeout_s, who)
         if again:
             return RankStillSilent(number, test, who)
         return RankElsewhere(number, timeout_s, who, test, not_collected=self._not_collected(number))
@@ -396,8 +437,9 @@ class Lockstep(Coordination):
         return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
 
 
-def _process(status: Mapping[str, Any]) -> RankProcess:
-    return RankProcess(status["pid"], status["host"])
+def _written(value: object) -> str:
+    """Return a value as ``convert`` reads it again, by Python's own writer: ids of tests may hold lone surrogates."""
+    return json.dumps(to_builtins(value))
 
 
 def _naps() -> Iterator[float]:

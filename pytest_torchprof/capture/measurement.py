@@ -44,6 +44,7 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld, NotReadBack
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.lines import OthersTakeNoPart
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.testing import CalledDifferentlyOften, CallsOfRank
@@ -184,13 +185,13 @@ def _measure(
 ) -> Generator[None, None, None]:
     measurement, coordination = _Measurement(plan=plan, path=path, check=check), plan.coordination
     with measurement.removing_what_is_unfinished(), ExitStack() as locks:
-        yield from _phase(plan, "the start", 0, measurement.arm(locks))
+        yield from _phase(plan, RunPoint.START, 0, measurement.arm(locks))
         counted = int(measurement.counts_operations)
-        yield from _phase(plan, "the first call", counted, measurement.counted_call())
+        yield from _phase(plan, RunPoint.FIRST_CALL, counted, measurement.counted_call())
         with measurement.compile_log() as log, CompileWatch(plan.device, log, plan.triton_cache) as watch:
-            yield from _phase(plan, "the warm-up", plan.warmup - counted, measurement.warm_up(watch))
+            yield from _phase(plan, RunPoint.WARM_UP, plan.warmup - counted, measurement.warm_up(watch))
             for _ in range(_ATTEMPTS if plan.repeatable and not coordination.is_fixed else 1):
-                yield from _phase(plan, "the steps", plan.steps, measurement.attempt(watch))
+                yield from _phase(plan, RunPoint.STEPS, plan.steps, measurement.attempt(watch))
                 reason = coordination.agree("the attempt", measurement.problem)
                 if reason is None or any(coordination.exchange("the look for profilers", another_profiler_runs())):
                     break
@@ -202,7 +203,7 @@ def _measure(
             raise NotMeasured(cupti_users.with_others_in_cupti(reason))
 
 
-def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator[None]:
+def _phase(plan: Plan, end: RunPoint, calls: int, phase: Iterator[None]) -> Iterator[None]:
     """Yield for the calls of a phase, which are as many on each rank that measures in step with others.
 
     One that cannot measure makes them all the same. Then no rank goes on: each raises why.
@@ -211,7 +212,7 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
         yield from phase
         return
     made, problem = 0, None
-    plan.coordination.head_for(f"the end of {goal}")
+    plan.coordination.head_for(Goal(end))
     try:
         for _ in phase:
             made += 1
@@ -219,7 +220,7 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
     except Exception as raised:  # noqa: BLE001 - the measured code raises where it is called, not here
         problem = _own_reason(raised, plan.device)
     yield from [None] * (calls - made)
-    reason = plan.coordination.agree(goal, None if problem is None else _why_raised(problem))
+    reason = plan.coordination.agree(end.value, None if problem is None else _why_raised(problem))
     if problem is not None:
         raise problem from None
     if reason is not None:
@@ -287,7 +288,7 @@ class _Measurement(Struct, kw_only=True):
     def warm_up(self, watch: CompileWatch) -> Iterator[None]:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
-            self.plan.coordination.head_for(f"the end of warm-up call {done + 1}")
+            self.plan.coordination.head_for(Goal(RunPoint.WARM_UP_CALL, done + 1))
             self.plan.show(f"warm-up call {done + 1} of {self.plan.warmup}", "warm-up")
             with watch.call(warmup_calls_left=self.plan.warmup - done), accelerator().captures_noted():
                 synchronize(self.plan.device)
@@ -302,7 +303,7 @@ class _Measurement(Struct, kw_only=True):
         with Session(self.plan.device, self.plan.record, events_alone=self.plan.events_alone) as session:
             for index in range(self.plan.steps):
                 self.calls += 1
-                self.plan.coordination.head_for(f"the end of step {index + 1}")
+                self.plan.coordination.head_for(Goal(RunPoint.STEP, index + 1))
                 again = f", attempt {self.attempts}" if self.attempts > 1 else ""
                 self.plan.show(f"step {index + 1} of {self.plan.steps}{again}", "steps")
                 with watch.call(warmup_calls_left=0), session.step(index):
@@ -335,7 +336,7 @@ class _Measurement(Struct, kw_only=True):
         ours = kind_of(plan.device).has_launches and on_one_stream(read(self.path))
         samples = Samples(plan.device, plan.times or "hot", one_stream=ours)
         for _ in range(_BATCHES):
-            yield from _phase(plan, "the calls before the untraced ones", SETTLING, samples.settle())
+            yield from _phase(plan, RunPoint.CALLS_BEFORE_UNTRACED, SETTLING, samples.settle())
             if (reason := coordination.agree("the calls before the untraced ones", samples.why_not)) is None:
                 count = (
                     SAMPLES_BESIDE_OTHERS
@@ -343,7 +344,7 @@ class _Measurement(Struct, kw_only=True):
                     else min(coordination.exchange("a count", samples.wanted))
                 )
                 plan.show(f"untraced calls: {count:,}", "samples")
-                yield from _phase(plan, "the untraced calls", count, samples.take(count))
+                yield from _phase(plan, RunPoint.UNTRACED_CALLS, count, samples.take(count))
                 reason = coordination.agree("the untraced calls", samples.why_not)
             samples.why_not = reason
             calls = self.calls + samples.calls

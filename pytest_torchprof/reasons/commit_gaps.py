@@ -27,10 +27,13 @@ class TestFailed(CommitGap, frozen=True):
     """The test failed there."""
 
     __test__ = False
-    SENTENCE = "it failed: {error}"
 
     error: str
-    """The first line of pytest's report."""
+    """The first line of pytest's report, or the lines on each measurement that fails it."""
+
+    @property
+    def sentence(self) -> str:
+        return f"it failed: {' '.join(map(str.strip, self.error.splitlines()))}"
 
 
 class TestSkipped(CommitGap, frozen=True):

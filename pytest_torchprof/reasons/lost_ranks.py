@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.goal import Goal  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.signals import signal_name
 
@@ -84,8 +85,8 @@ class RankStoodStill(Reason, frozen=True):
     ADVICE = "look for what the ranks wait for there: a collective that not all of them call, a lock, the network"
     FOR_THE_DOCTOR = False
 
-    goal: str | None
-    """What it had not reached; None if it had not begun its tests."""
+    goal: Goal | str | None
+    """What it had not reached, None if it had not begun its tests; in reports of earlier versions a text."""
     waited: bool
     """Whether it waited for the other ranks there."""
     at: str

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.goal import Goal  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
+
+_NO_TEST: Final = "no test"
 
 
 class RankProcess(Struct, frozen=True):
@@ -19,6 +25,11 @@ class RankProcess(Struct, frozen=True):
         return f"pid {self.pid} on {self.host}"
 
 
+def explained(why: Reason | str) -> str:
+    """Return in words why a test has ended as it has on a rank: it was not measured, or as pytest reports it."""
+    return f"not measured: {why}" if isinstance(why, Reason) else why
+
+
 class EndedWithoutMeasuring(Reason, frozen=True):
     """A rank ended the test without the measurement."""
 
@@ -30,12 +41,12 @@ class EndedWithoutMeasuring(Reason, frozen=True):
     rank: int
     outcome: str
     """How the test ended there: "passed", "failed", "skipped", "xfailed"."""
-    explanation: str
-    """Pytest's words on that, if it has any."""
+    explanation: decoding.AnyReason | str
+    """Why it was not measured there, or pytest's words on that, if it has any."""
 
     @property
     def sentence(self) -> str:
-        how = f"it {self.outcome}" + (f" ({self.explanation})" if self.explanation else "")
+        how = f"it {self.outcome}" + (f" ({explained(self.explanation)})" if self.explanation else "")
         return f"rank {self.rank} has ended the test without this measurement: {how}"
 
 
@@ -48,7 +59,8 @@ class EndedItsRun(Reason, frozen=True):
     ADVICE = "look at what it says"
 
     rank: int
-    goal: str
+    goal: Goal | str
+    """In reports of earlier versions a text."""
     explanation: str = ""
     """Why, in pytest's words; empty where nothing is known of it."""
     not_collected: str | None = None
@@ -72,7 +84,8 @@ class RankTooLate(Reason, frozen=True):
     )
 
     rank: int
-    goal: str
+    goal: Goal | str
+    """In reports of earlier versions a text."""
     timeout_s: float
     process: RankProcess | None
     """None where the rank has measured nothing so far."""
@@ -101,13 +114,17 @@ class RankStillSilent(Reason, frozen=True):
 
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
-    SENTENCE = "rank {rank} is still silent, and was last heard of in {test} ({process})"
     MEANING = "an earlier test waited for it, and it did not come"
     ADVICE = "the first test that says so tells more"
 
     rank: int
     test: str
+    """The test that it was in; empty where it was in none."""
     process: RankProcess
+
+    @property
+    def sentence(self) -> str:
+        return f"rank {self.rank} is still silent, and was last heard of in {self.test or _NO_TEST} ({self.process})"
 
 
 class RankElsewhere(Reason, frozen=True):
@@ -124,7 +141,7 @@ class RankElsewhere(Reason, frozen=True):
     timeout_s: float
     process: RankProcess
     test: str | None
-    """The test that it is in; None where it is in this one, in another measurement."""
+    """The test that it is in, empty where it is in none; None where it is in this one, in another measurement."""
     label: str | None = None
     """What that measurement is called."""
     not_collected: str | None = None
@@ -136,7 +153,7 @@ class RankElsewhere(Reason, frozen=True):
             where = f"the one called {self.label}" if self.label else "one without a label"
             rules = ["each rank has to measure the same in a test"]
         else:
-            where = self.test
+            where = self.test or _NO_TEST
             missing = [] if self.not_collected is None else [f"it has not collected {self.not_collected}"]
             rules = [*missing, "each rank has to run the same tests in one order"]
         late = f"rank {self.rank} did not begin this measurement within {self.timeout_s:.6g} s"

@@ -13,6 +13,7 @@ from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failur
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
+from pytest_torchprof.reasons.other_ranks import explained
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import (
     broken,
@@ -298,13 +299,13 @@ class EndedOnRank(Account, frozen=True, kw_only=True):
     """As pytest calls it, or "xfailed"."""
     rank: int
     in_teardown: bool = False
-    explanation: str = ""
-    """What pytest reports there."""
+    explanation: decoding.AnyReason | str = ""
+    """Why it was not measured there, or what pytest reports."""
 
     @property
     def sentence(self) -> str:
         where = f"rank {self.rank}, in its teardown" if self.in_teardown else f"rank {self.rank}"
-        text = f"{self.outcome} on {where}{f': {self.explanation}' if self.explanation else ''}"
+        text = f"{self.outcome} on {where}{f': {explained(self.explanation)}' if self.explanation else ''}"
         return coded(text, Code.OTHER_RANK) if self.outcome == "failed" else text
 
 

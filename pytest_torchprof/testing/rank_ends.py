@@ -9,6 +9,7 @@ from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_he
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import NotMeasured, describe
+from pytest_torchprof.reasons.other_ranks import explained
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import PASSED, RUN
@@ -45,7 +46,7 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
     if number is not None and WORST_FIRST.index(ends[number].outcome) < WORST_FIRST.index(own.outcome):
         _take_over(state, report, number, ends[number], item)
     elif own.outcome == "xfailed":
-        report.wasxfail = expected_here(own.why, ends)
+        report.wasxfail = expected_here(explained(own.why), ends)
 
 
 @contextmanager

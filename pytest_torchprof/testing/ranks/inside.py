@@ -16,6 +16,7 @@ import pytest
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import describe
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.testing import STATE
 from pytest_torchprof.testing.ranks import VARIABLE
 from pytest_torchprof.testing.ranks.between import Between, process_group
@@ -173,11 +174,11 @@ class RankKeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        self._folder.announce("the end of its set-up")
+        self._folder.announce(Goal(RunPoint.SET_UP))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
-        self._folder.announce(f"the end of the set-up of {fixturedef.argname}")
+        self._folder.announce(Goal(RunPoint.FIXTURE, fixturedef.argname))
         before = process_group()
         try:
             return (yield)
@@ -186,14 +187,14 @@ class RankKeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
-        self._folder.announce("the end of its call")
+        self._folder.announce(Goal(RunPoint.CALL))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
-        self._folder.announce("the end of its teardown")
+        self._folder.announce(Goal(RunPoint.TEARDOWN))
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
-        self._folder.announce("the end of its teardown")
+        self._folder.announce(Goal(RunPoint.TEARDOWN))
         self._keep_group(fixturedef, changed=process_group() is None)
 
     def _keep_group(self, fixture: pytest.FixtureDef[object], *, changed: bool) -> None:

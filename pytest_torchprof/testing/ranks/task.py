@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from pytest_torchprof.capture.cache_phase import CachePhase  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing.handed_over import ProcessResults  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.testing.ranks import stacks
@@ -33,7 +34,7 @@ _REPORTS: Final = "reports.jsonl"
 _END: Final = "end.json"
 _PID: Final = "pid"
 _SIGN: Final = "sign.json"
-START: Final = "the start of its tests"
+START: Final = Goal(RunPoint.START_OF_TESTS)
 """The first goal of a rank."""
 
 
@@ -123,7 +124,7 @@ class Sign(Struct, frozen=True):
     """The last progress that a rank has reported."""
 
     number: int
-    goal: str
+    goal: Goal
     """The goal that it is about to reach, or has reached."""
     waits: bool
     """Whether it has reached the goal and waits for the other ranks, which it does not do for ever."""
@@ -161,17 +162,18 @@ class RankFolder:
         except OSError:
             return None
 
-    def announce(self, goal: str, *, waits: bool = False) -> None:
+    def announce(self, goal: Goal, *, waits: bool = False) -> None:
         """Note how far the rank has come."""
         self._signs += 1
         with replacing(self.root / _SIGN) as unfinished:
-            unfinished.write_bytes(msgspec.json.encode(Sign(self._signs, goal, waits)))
+            # Python's own writer, as below: a label, or the name of a fixture, may hold lone surrogates too.
+            unfinished.write_text(json.dumps(msgspec.to_builtins(Sign(self._signs, goal, waits))), encoding="utf-8")
 
     @property
     def sign(self) -> Sign | None:
         """How far the rank has come; None before it has reported any progress."""
         try:
-            return msgspec.json.decode((self.root / _SIGN).read_bytes(), type=Sign)
+            return msgspec.convert(json.loads((self.root / _SIGN).read_bytes()), Sign)
         except OSError:
             return None
 
