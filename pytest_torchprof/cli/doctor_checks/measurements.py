@@ -15,6 +15,7 @@ from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.decoding import from_stored, to_stored
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us
@@ -142,7 +143,7 @@ def of_cooperative(machine: Machine) -> Iterator[Answer]:
 
 def _answer(check: str, facts: Mapping[str, Any], *, launches: int, kernels: int, exactly: bool = True) -> Answer:
     if "kernels" not in facts:
-        return Answer(check, WRONG, f"not measured: {from_stored(facts['why'])}", "see probe and sessions")
+        return Answer(check, WRONG, unmeasured_text(from_stored(facts["why"])), "see probe and sessions")
     numbers = (
         f"{_per_step(facts['launches'], 'launch')}, {_per_step(facts['kernels'], 'kernel')} in each step; "
         f"{counted(facts['orphans'], 'orphan')}, {facts['lost']} lost"
@@ -215,7 +216,7 @@ def of_clock(machine: Machine) -> Iterator[Answer]:
     """Say how the two times compare."""
     facts = ask(time_kernel, machine.gpu["device"])
     if facts["why"] is not None:
-        yield Answer("clock", UNKNOWN, f"not measured: {from_stored(facts['why'])}", "see probe and sessions")
+        yield Answer("clock", UNKNOWN, unmeasured_text(from_stored(facts["why"])), "see probe and sessions")
         return
     events, profiler = facts["events_us"], facts["busy_us"]
     text = f"a product takes {show_us(events)} by CUDA events, {show_us(profiler)} by the profiler"
@@ -263,7 +264,7 @@ def of_cpu(_: Machine) -> Iterator[Answer]:
         yield Answer("CPU as device", WRONG, str(failed), "no GPU is asked for it: this line belongs into a bug report")
         return
     if facts["why"] is not None:
-        yield Answer("CPU as device", WRONG, f"not measured: {from_stored(facts['why'])}", "see kineto")
+        yield Answer("CPU as device", WRONG, unmeasured_text(from_stored(facts["why"])), "see kineto")
         return
     names = ", ".join(facts["names"])
     seen = counted(facts["kernels"][0], "kernel")
