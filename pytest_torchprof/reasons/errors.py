@@ -116,7 +116,8 @@ class NotMeasured(TorchprofError):
 
         why = Verbatim.of(reason, code) if isinstance(reason, str) else portable(reason)
         self._reason = why
-        super().__init__(why.text, why.code, texts=texts)
+        # Reasons that stand together have no text of their own.
+        super().__init__(why.text if texts is None else texts.whole, why.code, texts=texts)
 
     def __str__(self) -> str:
         """Return the reason with its code, and where to ask for more."""
