@@ -7,8 +7,6 @@ or value that is none, `UnreadableRecording` and `UnreadableBaseline` are for fi
 
 from __future__ import annotations
 
-from collections.abc import Callable  # noqa: F401 - the annotations of these classes are looked up here
-
 from pytest_torchprof.reasons.errors import (
     LimitsMissed,
     NotMeasured,

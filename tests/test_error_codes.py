@@ -15,6 +15,8 @@ from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.error_texts import ErrorTexts
+from pytest_torchprof.reasons.errors import saying
 from pytest_torchprof.reasons.explained import EXPLAINED
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.testing.recordings import recording_name
@@ -488,6 +490,25 @@ def test_what_came_of_limits_has_a_code_too(tmp_path):
         load(lost_kernels().write(tmp_path / "u.json")).expect(max_kernels=1)
     assert unknown.value.code == Code.LOST_KERNELS
     assert NotMeasured("for a reason of somebody else").code == Code.NOT_MEASURED
+
+
+@pytest.mark.parametrize("name", ["brief", "in_one_line", "in_columns"])
+def test_nobody_gives_an_error_other_texts(name):
+    with pytest.raises(AttributeError):
+        setattr(LimitsMissed("whole"), name, "another")
+
+
+def test_a_copy_that_says_another_text_is_raised_where_the_error_was():
+    with pytest.raises(LimitsMissed) as missed:
+        raise LimitsMissed(texts=ErrorTexts("whole", "brief", "line", str)) from ValueError("cause")
+    error = missed.value
+    error.add_note("a user's")
+    copied = saying(error, "other")
+    assert (str(copied), copied.brief, copied.in_one_line, copied.in_columns) == ("other", "brief", "line", None)
+    assert (str(error), error.in_columns) == ("whole", str)
+    assert type(copied) is LimitsMissed
+    assert (copied.__traceback__, copied.__cause__) == (error.__traceback__, error.__cause__)
+    assert (copied.__suppress_context__, copied.__notes__) == (True, ["a user's"])
 
 
 CASES = {

@@ -309,6 +309,22 @@ def test_what_reads_names_and_keys_is_not(source):
     assert taken_apart(source) == set()
 
 
+OF_UNMEASURED = re.compile(r"(?:^|: )not measured: ")
+"""How it begins in front of a reason that something is not measured."""
+MAKERS_OF_UNMEASURED = {"reasons/error_texts.py", "capture/lockstep.py"}
+
+
+def test_that_something_is_not_measured_is_written_by_one_function():
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    writing = {file for file, source in sources.items() for node in ast.walk(ast.parse(source)) if begins(node)}
+    assert writing == MAKERS_OF_UNMEASURED
+
+
+def begins(node):
+    """Return whether a text in the source begins so."""
+    return OF_UNMEASURED.search(written(node)) is not None
+
+
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
     absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective

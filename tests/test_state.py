@@ -40,7 +40,7 @@ HANDING_OUT = {"get", "items", "setdefault", "values"}
 """Methods that return what lies in a field."""
 PYTESTS = {"obj"}
 """What our items share with pytest's, whose function is exchanged for the time of a call."""
-COLUMNS, AN_ERROR, PYTHONS, A_REPORT = "columns that it fills", "an error that it makes", "Python's", "pytest's report"
+COLUMNS, PYTHONS, A_REPORT = "columns that it fills", "Python's", "pytest's report"
 TORCHS, CONFIGURATION = "torch's, of which it replaces a method for a while", "pytest's configuration"
 KNOWN = {
     "against/import_path.py": (PYTHONS, "sys"),
@@ -60,18 +60,13 @@ KNOWN = {
     "capture/torch_profiler_calls.py": (TORCHS, "holder"),
     "cli/__init__.py": ("argparse's, and Python's", "arguments sys"),
     "cli/bisect.py": ("argparse's", "parser"),
-    "limits/failure_text.py": (AN_ERROR, "error"),
     "measuring/as_python.py": (PYTHONS, "sys"),
     "plugin.py": (A_REPORT, "report"),
-    "reasons/errors.py": (AN_ERROR, "problem"),
     "recording/corrections.py": (COLUMNS, "gpu ops"),
     "recording/events.py": (COLUMNS, "gpu part"),
     "recording/reader.py": (COLUMNS, "columns"),
     "testing/body.py": ("unittest's, where it looks up a coroutine method", "original.__self__"),
-    "testing/failure.py": (AN_ERROR, "error"),
-    "testing/judgement.py": (AN_ERROR, "error"),
-    "testing/misses.py": (AN_ERROR, "error"),
-    "testing/pytest_report.py": (f"{A_REPORT}, and what lies in it", "crash entries[-1] problem report"),
+    "testing/pytest_report.py": (f"{A_REPORT}, and what lies in it", "crash entries[-1] report"),
     "testing/rank_ends.py": (A_REPORT, "report"),
     "testing/ranks/inside.py": (CONFIGURATION, "config config.option"),
     "testing/ranks/item.py": (A_REPORT, "report"),
@@ -282,7 +277,7 @@ def test_no_module_of_the_plugin_changes_the_state_of_another():
 
 
 def test_elsewhere_a_module_changes_what_it_has_made_or_what_others_own_alone():
-    """A class that changes has a method for it; who is listed fills columns, words an error, or serves pytest."""
+    """A class that changes has a method for it; who is listed fills columns, or serves pytest."""
     everywhere = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
     changing: dict[str, set[str]] = {}
     for module, _, field in outside_changes(everywhere):

@@ -25,6 +25,7 @@ from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.against.start import SideStart
 from pytest_torchprof.reasons.commit_gaps import NoOutcomes, NotStarted
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.reasons.starting import as_why_not_started
 from pytest_torchprof.text import counted, last_lines, printable
@@ -288,7 +289,7 @@ def _report(request: Request, origin: str) -> None:
         for file, why in files.items():
             _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.whole.splitlines())
         return
-    request.write_line(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
+    request.write_line(f"base {request.reference.shown}: {unmeasured_text(outcomes.broken)}", always=True)
     if output := log_end(request.results):
         _quote(request, "it said:", output)
 

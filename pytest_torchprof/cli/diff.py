@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_torchprof.cli import RANKS, UsageError, add_device, add_ranks, refuse
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.text import first_of, json_text, printable
@@ -244,7 +245,7 @@ def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -
     # The costliest difference comes first.
     names = sorted(compared, key=lambda name: -abs(_difference_us(compared[name][0])))
     lines = [line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in compared[name][1]))]
-    lines += [printable(f"{name}: not measured: {problem}") for name, problem in unmeasured.items()]
+    lines += [printable(f"{name}: {unmeasured_text(problem)}") for name, problem in unmeasured.items()]
     lines += [printable(f"only in the {side}: {first_of(tests)}") for side, tests in alone.items() if tests]
     folders = _Folders({name: compared[name][0] for name in names}, unmeasured, alone)
     return _Compared(folders.differ, folders, lines, unknown=bool(unmeasured))

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.text import counted, show_share, show_us
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
     def lines(self) -> tuple[str, ...]:
         """The lines about the time; if there are no times, only if that fails the test."""
         if self.step is None:
-            return (f"not measured: its time against the other commit: {self.reason}",) if self.fails else ()
+            return (unmeasured_text(f"its time against the other commit: {self.reason}"),) if self.fails else ()
         return tuple(f"    {line}" for line in self._figures(self.words))
 
     def _figures(self, step: str) -> Iterator[str]:

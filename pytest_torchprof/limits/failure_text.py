@@ -31,8 +31,8 @@ from pytest_torchprof.limits.one_line import brief_text, in_one_line
 from pytest_torchprof.limits.remedies import remedies_of
 from pytest_torchprof.limits.screen import DEFAULT, INDENT, Screen, fitting
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.error_texts import ErrorTexts
+from pytest_torchprof.reasons.errors import error_of_texts
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.text import and_more, counted, first_of, number_alike, printable, reason_line
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.screen import Caps
     from pytest_torchprof.reasons import decoding
+    from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 
 
 _MOST_CODES = 3
@@ -62,23 +63,20 @@ def error_for(
 
     It has the whole text, for JUnit, annotations and code that catches it, and the brief text that ``-q`` shows.
 
-    ``why`` returns the findings that may explain why the limit of a name was missed. *Not measured* wins, since an
-    expected failure must not hide it.
+    ``why`` returns the findings that may explain why the limit of a name was missed.
     """
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
         return None
     failure = failure_of(failed, analysis, why)
-    text = failure_text(failed, failure, others, screen)
-    error: LimitsMissed | NotMeasured = LimitsMissed(text)
-    if unmeasured := [verdict for verdict in failed if verdict.status == NOT_MEASURED]:
-        reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
-        error = NotMeasured(Several.of(reasons), screen=text)
-        error.also_missed = bool(others) or len(unmeasured) < len(failed)
-    error.brief = brief_text(failed, others, screen)
-    error.in_one_line = in_one_line(failed, others)
-    error.in_columns = partial(_in_columns, failed, failure, others, screen)
-    return error
+    texts = ErrorTexts(
+        failure_text(failed, failure, others, screen),
+        brief_text(failed, others, screen),
+        in_one_line(failed, others),
+        partial(_in_columns, failed, failure, others, screen),
+    )
+    unmeasured = [verdict.reason or Verbatim(verdict.text) for verdict in failed if verdict.status == NOT_MEASURED]
+    return error_of_texts(texts, unmeasured, also_missed=bool(others) or len(unmeasured) < len(failed))
 
 
 def _in_columns(

@@ -8,6 +8,7 @@ from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import NOT_MEASURED
 from pytest_torchprof.limits.screen import INDENT
 from pytest_torchprof.limits.seen import ForbiddenMatches
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def limit_in_one_line(verdict: Verdict) -> str:
 def measured_text(verdict: Verdict) -> str:
     """Return what was seen, or why nothing was."""
     measured = reason_line(verdict.text)
-    return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
+    return unmeasured_text(measured) if verdict.status == NOT_MEASURED else measured
 
 
 def says_more(fact: AnyEvidence, verdict: Verdict) -> bool:

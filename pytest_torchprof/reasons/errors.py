@@ -6,13 +6,15 @@ Each gives `pytest_torchprof.errors` as its module, where users find it: a trace
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable  # noqa: TC003 - the annotations of these classes are looked up here
 from typing import TYPE_CHECKING, Self
 
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.error_texts import ErrorTexts, unmeasured_text, with_doctor
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
@@ -30,22 +32,16 @@ class TorchprofError(Exception):
     code: str | None = None
     """What this kind of error is called, "recording-cut-off"; None where another plugin raises one without."""
 
-    brief: str | None = None
-    """The text where a few lines are enough (``pytest -q``)."""
-
-    in_one_line: str | None = None
-    """The text in one line, as in pytest's short summary; None stands for the first line of the text."""
-
-    in_columns: Callable[[int], str] | None = None
-    """Returns the whole text for a terminal of so many columns; None where it is the same for all."""
-
     _reason: Reason | None = None
+    _texts = ErrorTexts()
 
-    def __init__(self, text: str = "", code: str | None = None) -> None:
-        """Make the error; ``code`` where it differs from that of the class."""
-        super().__init__(text)
+    def __init__(self, text: str = "", code: str | None = None, *, texts: ErrorTexts | None = None) -> None:
+        """Make the error of a text, or of ``texts`` of several lengths; ``code`` where it differs from the class's."""
+        super().__init__(text if texts is None else texts.whole)
         if code is not None:
             self.code = code
+        if texts is not None:
+            self._texts = texts
 
     @classmethod
     def because(cls, reason: Reason, about: str = "") -> Self:
@@ -60,6 +56,21 @@ class TorchprofError(Exception):
         return str(self.args[0]) if self.args else ""
 
     @property
+    def brief(self) -> str | None:
+        """The text where a few lines are enough (``pytest -q``)."""
+        return self._texts.brief
+
+    @property
+    def in_one_line(self) -> str | None:
+        """The text in one line, as in pytest's short summary; None stands for the first line of the text."""
+        return self._texts.in_one_line
+
+    @property
+    def in_columns(self) -> Callable[[int], str] | None:
+        """Returns the whole text for a terminal of so many columns; None where it is the same for all."""
+        return self._texts.in_columns
+
+    @property
     def reason(self) -> Reason:
         """Why, as data: the reason that it carries, otherwise its text and code."""
         from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - `torchprof --help` has no reasons
@@ -71,7 +82,15 @@ class TorchprofError(Exception):
         return self.text if self.code is None else coded(self.text, self.code)
 
 
-ASK_THE_DOCTOR = "run `torchprof doctor` to see what is wrong with the profiler or the device"
+def saying(problem: TorchprofError, text: str) -> TorchprofError:
+    """Return a copy of an error, raised where it was, whose whole text is another one, the same at any width."""
+    kind = type(problem)
+    # A class of another plugin may have a constructor of its own.
+    copied = kind.__new__(kind, text)
+    copied.__dict__.update(problem.__dict__, _texts=ErrorTexts(text, problem.brief, problem.in_one_line))
+    copied.__cause__, copied.__context__ = problem.__cause__, problem.__context__
+    copied.__suppress_context__ = problem.__suppress_context__
+    return copied.with_traceback(problem.__traceback__)
 
 
 class NotMeasured(TorchprofError):
@@ -80,31 +99,32 @@ class NotMeasured(TorchprofError):
     __module__ = "pytest_torchprof.errors"
 
     code = Code.NOT_MEASURED
-    announced = False
+    announced: bool = False
     """Whether the text begins with "not measured: ", where nothing around it says so."""
-    also_missed = False
+    also_missed: bool = False
     """Whether a limit or a baseline is missed besides: the test has then failed, by whatever else."""
-    ask_the_doctor = False
+    ask_the_doctor: bool = False
     """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 
-    def __init__(self, reason: Reason | str = "", code: str | None = None, *, screen: str | None = None) -> None:
+    def __init__(self, reason: Reason | str = "", code: str | None = None, *, texts: ErrorTexts | None = None) -> None:
         """Make the error of a reason; of a text with ``code`` where another plugin has no reason of its own kind.
 
-        ``screen`` is the whole text, where it says more than the reason.
+        ``texts`` are for those who show it, where they say more than the reason.
         """
         from pytest_torchprof.reasons.decoding import portable  # noqa: PLC0415 - `torchprof --help` has no reasons
         from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
         why = Verbatim.of(reason, code) if isinstance(reason, str) else portable(reason)
-        self._reason, self.screen = why, screen
-        super().__init__(why.text if screen is None else screen, why.code)
+        self._reason = why
+        # Reasons that stand together have no text of their own.
+        super().__init__(why.text if texts is None else texts.whole, why.code, texts=texts)
 
     def __str__(self) -> str:
         """Return the reason with its code, and where to ask for more."""
-        if self.screen is not None:
+        if self._texts.whole:
             return self.text
-        announced = f"{'not measured: ' if self.announced else ''}{self.reason}"
-        return f"{announced}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else announced
+        text = unmeasured_text(self.reason) if self.announced else str(self.reason)
+        return with_doctor(text, ask_the_doctor=self.ask_the_doctor)
 
 
 def not_measured(reason: Reason, *, ask_the_doctor: bool = False) -> NotMeasured:
@@ -140,9 +160,26 @@ class LimitsMissed(AssertionError, TorchprofError):
 
     code = Code.LIMITS_MISSED
 
+    def __init__(self, text: str = "", code: str | None = None, *, texts: ErrorTexts | None = None) -> None:
+        """Make the error as any of this package is made; Python's AssertionError takes no texts."""
+        TorchprofError.__init__(self, text, code, texts=texts)
+
     def __str__(self) -> str:
         """Return the text: each limit in it has a name that ``torchprof explain`` knows."""
         return self.text
+
+
+def error_of_texts(
+    texts: ErrorTexts, unmeasured: Sequence[Reason], *, also_missed: bool = False
+) -> LimitsMissed | NotMeasured:
+    """Return the error for what does not hold; *not measured* wins, since an expected failure must not hide it."""
+    from pytest_torchprof.reasons.composed import Several  # noqa: PLC0415 - `torchprof --help` has no reasons
+
+    if not unmeasured:
+        return LimitsMissed(texts=texts)
+    problem = NotMeasured(Several.of(unmeasured), texts=texts)
+    problem.also_missed = also_missed
+    return problem
 
 
 class UnreadableRecording(TorchprofError):

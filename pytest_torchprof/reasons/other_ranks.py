@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.goal import Goal  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 
@@ -27,7 +28,7 @@ class RankProcess(Struct, frozen=True):
 
 def explained(why: Reason | str) -> str:
     """Return in words why a test has ended as it has on a rank: it was not measured, or as pytest reports it."""
-    return f"not measured: {why}" if isinstance(why, Reason) else why
+    return unmeasured_text(why) if isinstance(why, Reason) else why
 
 
 class EndedWithoutMeasuring(Reason, frozen=True):

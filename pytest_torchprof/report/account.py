@@ -12,7 +12,7 @@ from pytest_torchprof.compare.comparison import VARIED
 from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text, in_one_line, moved_lines
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
+from pytest_torchprof.reasons.error_texts import unmeasured_text, unmeasured_texts
 from pytest_torchprof.reasons.other_ranks import explained
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import (
@@ -221,9 +221,8 @@ class WithoutMeasurement(Account, frozen=True, kw_only=True):
     kept: Kept = Kept()
 
     def text_of(self, about: AccountSubject, screen: Screen) -> str:
-        brief = broken(f"not measured: {reason_line(str(self.why))}", screen.columns)
-        doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.asks_doctor else ""
-        return f"{labelled(about.label, brief, screen.columns)}{doctor}{self.kept.lines(screen.columns)}"
+        text = unmeasured_texts(self.why, screen.columns, ask_the_doctor=self.asks_doctor).whole
+        return f"{labelled(about.label, text, screen.columns)}{self.kept.lines(screen.columns)}"
 
 
 class Doubted(Account, frozen=True):
@@ -320,7 +319,7 @@ class ReportedByPytest(Account, frozen=True):
 class RankLost(Account, frozen=True):
     """A rank of the job came to no end, or ended in the middle."""
 
-    SENTENCE = "not measured: {problem}"
+    SENTENCE = unmeasured_text("{problem}")
 
     problem: str
     """The line about it in the job's report."""

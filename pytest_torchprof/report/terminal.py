@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from pytest_torchprof.limits import HOLDS, NOT_MEASURED
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.report.columns import CALLS, TESTS
 from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.report.result import NOTHING_COMPARED
@@ -164,9 +165,9 @@ def _why_warned(result: Result) -> str:
     """Return the first limit that is missed or not measured, with what was seen; else why nothing was measured."""
     missed = next((verdict for verdict in result.limits if verdict.status != HOLDS), None)
     if missed is not None:
-        unmeasured = "not measured: " if missed.status == NOT_MEASURED else ""
-        return f"{missed.written}: {unmeasured}{missed.text}"
-    return first_line(result.message) if result.reason is None else f"not measured: {result.reason}"
+        seen = unmeasured_text(missed.text) if missed.status == NOT_MEASURED else missed.text
+        return f"{missed.written}: {seen}"
+    return first_line(result.message) if result.reason is None else unmeasured_text(result.reason)
 
 
 def _held_limits(name: str, result: Result) -> Iterator[str]:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.error_texts import ErrorTexts
+from pytest_torchprof.reasons.errors import NotMeasured, error_of_texts
 from pytest_torchprof.text import counted, first_of, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.limits import Screen
+    from pytest_torchprof.reasons.errors import LimitsMissed
     from pytest_torchprof.testing.conclusion import Conclusion
 
 LEAST_LINES: Final = 12
@@ -28,14 +29,14 @@ def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed 
     failures = [own for own in conclusions if own.problem is not None and own.result.outcome.is_failure]
     if not failures:
         return None
-    # An expected failure hides what was missed, never what was not measured.
-    text = "\n\n".join(_failure_texts(failures, screen))
+    texts = ErrorTexts(
+        "\n\n".join(_failure_texts(failures, screen)),
+        "\n".join(failure.brief for failure in failures),
+        f"{failures[0].in_one_line}{_also_failing(failures[1:])}",
+        partial(_in_columns, failures, screen),
+    )
     unmeasured = [failure.problem.reason for failure in failures if isinstance(failure.problem, NotMeasured)]
-    error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
-    error.in_columns = partial(_in_columns, failures, screen)
-    error.brief = "\n".join(failure.brief for failure in failures)
-    error.in_one_line = f"{failures[0].in_one_line}{_also_failing(failures[1:])}"
-    return error
+    return error_of_texts(texts, unmeasured)
 
 
 def _in_columns(failures: Sequence[Conclusion], screen: Screen, most: int) -> str:

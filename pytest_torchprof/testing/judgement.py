@@ -20,10 +20,10 @@ from pytest_torchprof.limits import (
     nothing_known,
     something_ran,
 )
-from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError
+from pytest_torchprof.reasons.error_texts import unmeasured_texts
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import FixtureUnused, NotRunToEnd
 from pytest_torchprof.report.account import BaselineFailure  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.text import broken, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,13 +98,8 @@ class Judgement(Struct, frozen=True, kw_only=True):
         return self.measurement.why_not or NotRunToEnd()
 
     def _not_measured(self, screen: Screen) -> NotMeasured:
-        reason = self.why_not
-        brief = broken(f"not measured: {reason_line(str(reason))}", screen.columns)
-        doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
-        error = NotMeasured(reason, screen=f"{brief}{doctor}")
-        error.brief = brief
-        error.in_one_line = f"not measured: {reason_line(str(reason))}"
-        return error
+        reason, ask = self.why_not, self.measurement.ask_the_doctor
+        return NotMeasured(reason, texts=unmeasured_texts(reason, screen.columns, ask_the_doctor=ask))
 
 
 class JudgedOnRank(Struct, frozen=True, kw_only=True):

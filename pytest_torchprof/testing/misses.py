@@ -9,8 +9,8 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError
+from pytest_torchprof.reasons.error_texts import ErrorTexts
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, error_of_texts
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing.ending import is_skip, line_of, outcome_of
 
@@ -79,15 +79,14 @@ def _as_one(problems: Iterable[TorchprofError]) -> TorchprofError | None:
     if len(in_order) < 2:
         return next(iter(in_order), None)
     first = in_order[0]
-    text = "\n\n".join(problem.text for problem in in_order)
+    texts = ErrorTexts(
+        "\n\n".join(problem.text for problem in in_order),
+        "\n".join(problem.brief or line_of(problem) for problem in in_order),
+        "; also: ".join(map(line_of, in_order)),
+        partial(_in_columns, in_order),
+    )
     unmeasured = [problem.reason for problem in in_order if isinstance(problem, NotMeasured)]
-    error: LimitsMissed | NotMeasured = LimitsMissed(text)
-    if unmeasured:
-        error = NotMeasured(Several.of(unmeasured), screen=text)
-        error.also_missed = outcome_of(first) is Outcome.FAILED
-    error.brief = "\n".join(problem.brief or line_of(problem) for problem in in_order)
-    error.in_one_line = "; also: ".join(map(line_of, in_order))
-    error.in_columns = partial(_in_columns, in_order)
+    error = error_of_texts(texts, unmeasured, also_missed=outcome_of(first) is Outcome.FAILED)
     return error.with_traceback(first.__traceback__)
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
-from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
+from pytest_torchprof.reasons.errors import TorchprofError, find_own_error, saying
 from pytest_torchprof.testing.reported import agree_with_expected, agree_with_report, is_unexpected_pass
 from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE, WHOLE
 from pytest_torchprof.text import broken, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pytest
-
     from pytest_torchprof.testing.test_run import TestRun
 
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
@@ -53,8 +49,9 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
 def mend_unmeasured(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
     """Show an error of ours in a test that is not measured, as by a recording that it loads, as in one that is."""
     verbosity, problem = item.config.get_verbosity(), excinfo.value
-    if verbosity >= 2 and isinstance(problem, TorchprofError):
-        problem.in_columns = None  # It leaves out what a terminal has no room for.
+    if verbosity >= 2 and isinstance(problem, TorchprofError) and problem.in_columns is not None:
+        # For a width it leaves out what a terminal has no room for.
+        excinfo = _saying(excinfo, problem, problem.text)
     _break_lines(report.longrepr, excinfo, item)
     _say_in_one_line(report, problem)
     _keep_whole(report, excinfo, item)
@@ -70,9 +67,9 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     if _is_ours_alone(excinfo):
         setattr(report, BRIEF, [problem.brief, problem.brief])
         return
-    with _saying(problem, problem.brief):
-        shown = item.repr_failure(excinfo)
-        _break_lines(shown, excinfo, item)
+    in_brief = _saying(excinfo, problem, problem.brief)
+    shown = item.repr_failure(in_brief)
+    _break_lines(shown, in_brief, item)
     setattr(report, BRIEF, [str(shown), problem.brief])
 
 
@@ -86,20 +83,18 @@ def _keep_whole(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExc
         return
     text = problem.in_columns(_WIDEST)
     if not _is_ours_alone(excinfo):
-        with _saying(problem, text):
-            text = str(item.repr_failure(excinfo))
+        text = str(item.repr_failure(_saying(excinfo, problem, text)))
     setattr(report, WHOLE, text)
 
 
-@contextmanager
-def _saying(problem: TorchprofError, text: str) -> Iterator[None]:
-    """Let an error say another text meanwhile, at any width."""
-    whole, in_columns = problem.args, problem.in_columns
-    problem.args, problem.in_columns = (text,), None
-    try:
-        yield
-    finally:
-        problem.args, problem.in_columns = whole, in_columns
+def _saying(
+    excinfo: pytest.ExceptionInfo[BaseException], problem: TorchprofError, text: str
+) -> pytest.ExceptionInfo[BaseException]:
+    """Return a failure with an error that says another text, at any width."""
+    other = saying(problem, text)
+    failure = pytest.ExceptionInfo.from_exc_info((type(other), other, excinfo.tb))
+    failure.traceback = excinfo.traceback  # Another plugin may have left out frames of its own.
+    return failure
 
 
 _WIDEST = 1000

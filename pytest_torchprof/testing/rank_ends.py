@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import portable
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured, describe
 from pytest_torchprof.reasons.other_ranks import explained
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
@@ -37,7 +38,7 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
     try:
         ends = others.end_phase(nodeid_of(item), own, after_test=report.when == "teardown")
     except NotMeasured as problem:
-        _become_failure(report, f"not measured: {problem}")
+        _become_failure(report, unmeasured_text(problem))
         state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, WithoutMeasurement(why=portable(problem.reason)))
         return
     if HAND_OVER in item.config.stash:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import ci
@@ -190,8 +191,8 @@ def _nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
         return []
     measured = (any(side.entries.rglob("*.json")), results)
     there, here = ("something" if is_measured else "nothing" for is_measured in measured)
-    text = (
-        f"not measured: no test was measured both at {side.reference.shown} and in the working tree, so nothing was "
-        f"compared; there {there} was measured, and here {here}"
+    why = (
+        f"no test was measured both at {side.reference.shown} and in the working tree, so nothing was compared; "
+        f"there {there} was measured, and here {here}"
     )
-    return [coded(text, Code.NOTHING_COMPARED)]
+    return [coded(unmeasured_text(why), Code.NOTHING_COMPARED)]

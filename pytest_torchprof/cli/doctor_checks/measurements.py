@@ -17,6 +17,7 @@ from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons import decoding
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us
@@ -166,7 +167,7 @@ def of_cooperative(machine: Machine) -> Iterator[Answer]:
 def _answer(check: str, trial: Trial, *, launches: int, kernels: int, exactly: bool = True) -> Answer:
     figures, reason = trial.figures, trial.why
     if figures is None:
-        return Answer(check, WRONG, f"not measured: {reason}", "see probe and sessions")
+        return Answer(check, WRONG, unmeasured_text(reason), "see probe and sessions")
     numbers = (
         f"{_per_step(figures.launches, 'launch')}, {_per_step(figures.kernels, 'kernel')} in each step; "
         f"{counted(figures.orphans, 'orphan')}, {figures.lost} lost"
@@ -246,7 +247,7 @@ def of_clock(machine: Machine) -> Iterator[Answer]:
     """Say how the two times compare."""
     timed = ask(time_kernel, machine.gpu.device)
     if (figures := timed.trial.figures) is None or timed.trial.why is not None:
-        yield Answer("clock", UNKNOWN, f"not measured: {timed.trial.why}", "see probe and sessions")
+        yield Answer("clock", UNKNOWN, unmeasured_text(timed.trial.why), "see probe and sessions")
         return
     events, profiler = timed.events_us, figures.busy_us
     text = f"a product takes {show_us(events)} by CUDA events, {show_us(profiler)} by the profiler"
@@ -294,7 +295,7 @@ def of_cpu(_: Machine) -> Iterator[Answer]:
         yield Answer("CPU as device", WRONG, str(failed), "no GPU is asked for it: this line belongs into a bug report")
         return
     if (figures := trial.figures) is None or trial.why is not None:
-        yield Answer("CPU as device", WRONG, f"not measured: {trial.why}", "see kineto")
+        yield Answer("CPU as device", WRONG, unmeasured_text(trial.why), "see kineto")
         return
     names = ", ".join(figures.names)
     seen = counted(figures.kernels[0], "kernel")

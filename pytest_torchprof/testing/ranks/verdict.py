@@ -12,6 +12,7 @@ from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_he
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.lost_ranks import TestDidNotRunOnRank
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
@@ -109,7 +110,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         own = self.first.report
         if self.job.silence:
             hung = (f"{verdict.rank}, {text_of(verdict.report)}" for verdict in self.ranks if verdict.lost)
-            return "\n\n".join([broken(f"not measured: {self.line}", columns), *hung])
+            return "\n\n".join([broken(unmeasured_text(self.line), columns), *hung])
         others = [
             f"{verdict.rank}: {verdict.line or verdict.outcome}" for verdict in self.ranks if verdict is not self.first
         ]
