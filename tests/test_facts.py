@@ -311,7 +311,7 @@ def test_what_reads_names_and_keys_is_not(source):
 
 OF_UNMEASURED = re.compile(r"(?:^|: )not measured: ")
 """How it begins in front of a reason that something is not measured."""
-MAKERS_OF_UNMEASURED = {"reasons/error_texts.py", "capture/lockstep.py"}
+MAKERS_OF_UNMEASURED = {"reasons/error_texts.py"}
 
 
 def test_that_something_is_not_measured_is_written_by_one_function():
