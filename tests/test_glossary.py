@@ -55,15 +55,29 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def counts_places(tree: ast.AST) -> bool:
-    """Whether what ``enumerate`` counts is called a place: a place is a line of code, an index counts."""
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension))
-    return any(
-        isinstance(loop.iter, ast.Call)
-        and getattr(loop.iter.func, "id", None) == "enumerate"
-        and isinstance(loop.target, ast.Tuple)
-        and getattr(loop.target.elts[0], "id", None) == "place"
-        for loop in loops
-    )
+    """Whether an index is called a place: a place is a line of code."""
+    indices: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension) and called(node.iter) == "enumerate":
+            indices += node.target.elts[:1] if isinstance(node.target, ast.Tuple) else []
+        elif isinstance(node, ast.Assign) and makes_indices(node.value):
+            indices += node.targets
+    return any(getattr(index, "id", None) == "place" for index in indices)
+
+
+def makes_indices(value: ast.AST) -> bool:
+    """Whether an expression is an index, or finds one for each of its keys."""
+    if isinstance(value, ast.BinOp):
+        return makes_indices(value.left)
+    if isinstance(value, ast.DictComp):
+        return any(called(loop.iter) == "enumerate" for loop in value.generators)
+    return called(value) in ("bisect_left", "bisect_right", "index")
+
+
+def called(node: ast.AST) -> str | None:
+    """Return the name of the function or method that is called."""
+    function = getattr(node, "func", None)
+    return getattr(function, "id", getattr(function, "attr", None))
 
 
 def unclear_words(file: Path) -> set[str]:
@@ -155,6 +169,8 @@ def test_a_phrase_is_seen_wherever_it_is_written(source, phrases):
         ("match values:\n    case [one, *found]: pass", {"one", "found"}),
         ("self.said = 1", {"said"}),
         ("for place, value in enumerate(values): pass", {"place"}),
+        ("place = bisect_right(starts, start) - 1", {"place"}),
+        ("place = {name: number for number, name in enumerate(names)}", {"place"}),
         ("place = origin.file_line", set()),
         ("NotFoundInCache = 1", set()),
     ],

@@ -116,12 +116,12 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
     A test that was not measured beside a change knows a range of commits for it. Where just one change of others, with
     the same kernels, lies in that range, it is theirs, and its commits are those that all of them have in common.
     """
-    place = {sha: at for at, sha in enumerate(branch.commits)}
+    order = {sha: at for at, sha in enumerate(branch.commits)}
     changes = [change for series in all_series for change in _changes(series)]
     alike: dict[tuple[object, ...], list[Enclosed[SeriesChange]]] = {}
-    for change in sorted(changes, key=lambda change: (place[change.after.commit], place[change.before.commit])):
+    for change in sorted(changes, key=lambda change: (order[change.after.commit], order[change.before.commit])):
         kind = (somewhere(_cause(branch, change)), str(change.moved))
-        own = Enclosed(kind, place[change.before.commit], place[change.after.commit], [change])
+        own = Enclosed(kind, order[change.before.commit], order[change.after.commit], [change])
         others = alike.setdefault((*own.kind, *_kernels(change)), [])
         met = [other for other in others if other.meets(own)]
         if len(met) == 1:
@@ -132,7 +132,7 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
     events = [_event(branch, own, listed) for others in alike.values() for own in others]
     return sorted(
         events,
-        key=lambda event: (place[event.after], place[event.before], event.cause, listed[id(event.changes[0])]),
+        key=lambda event: (order[event.after], order[event.before], event.cause, listed[id(event.changes[0])]),
     )
 
 
@@ -172,7 +172,7 @@ def unchanged_stretches(series: Series) -> list[list[SameRuns]]:
 
 def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
     """Return the position of the commit of its first or last run."""
-    return series.branch.places[stretch.indices[0 if first else -1]]
+    return series.branch.commit_of[stretch.indices[0 if first else -1]]
 
 
 def _changes(series: Series) -> Iterator[SeriesChange]:
@@ -233,7 +233,7 @@ def _values(series: Series, name: str, segment: Iterable[SameRuns]) -> set[objec
 def _without(series: Series, stretches: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
     """Yield stretches without their runs of these commits."""
     for stretch in stretches:
-        steady = {index for index in stretch.indices if series.branch.places[index] not in unsteady}
+        steady = {index for index in stretch.indices if series.branch.commit_of[index] not in unsteady}
         if steady:
             yield stretch if len(steady) == len(stretch.indices) else stretch.only(steady)
 

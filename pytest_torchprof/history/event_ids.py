@@ -92,15 +92,15 @@ def _about(step: TimeStep, notes: Notes, remarks: Mapping[str, Remark]) -> Itera
 
     Each later run may narrow or widen the commits that enclose a step, so that they cannot be asked to be the same.
     """
-    place = {sha: at for at, sha in enumerate(step.times.series.branch.commits)}
+    order = {sha: at for at, sha in enumerate(step.times.series.branch.commits)}
     series = {_series_id(step, test) for test in notes.names_of(step.times.key.test)}
     own = [step.before.commit, step.after.commit]
     for about, text in remarks.items():
         other, *enclosing = about.split()
         if other not in series or len(enclosing) != len(own):
             continue
-        meets = all(sha in place for sha in enclosing) and (
-            max(place[own[0]], place[enclosing[0]]) < min(place[own[1]], place[enclosing[1]])
+        meets = all(sha in order for sha in enclosing) and (
+            max(order[own[0]], order[enclosing[0]]) < min(order[own[1]], order[enclosing[1]])
         )
         if enclosing == own or meets:
             yield text

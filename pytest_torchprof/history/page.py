@@ -59,8 +59,8 @@ def history_page(
     time_events: Sequence[TimeEvent],
 ) -> str:
     """Return the page, on which a series is drawn as its stretches without a change, not as points."""
-    places = sorted(set(branch.places))
-    drawn = _Drawing(branch, places)
+    measured = sorted(set(branch.commit_of))
+    drawn = _Drawing(branch, measured)
     at = drawn.of_commit
     of_series: defaultdict[SeriesKey, list[int]] = defaultdict(list)
     for number, event in enumerate(events):
@@ -78,7 +78,7 @@ def history_page(
     shown.sort(key=lambda row: (-max((listed[number]["at"] for number in _events_of(row)), default=-1), row["name"]))
     known = {name for row in shown for segment in row["segments"] for name in segment["counts"]}
     index = {
-        "commits": [branch.commits[place] for place in places],
+        "commits": [branch.commits[commit] for commit in measured],
         "dates": drawn.dates,
         "numbers": [[name, BY_NAME[name].title, BY_NAME[name].noun] for name in EXACT if name in known],
         "series": shown,
@@ -110,11 +110,11 @@ def page_of(branch: str, paragraphs: Iterable[str], index: Mapping[str, Any]) ->
 class _Drawing:
     """The positions of a branch's runs on the page: the measured commits side by side."""
 
-    def __init__(self, branch: BranchRuns, places: Sequence[int]) -> None:
-        self.of_commit = {branch.commits[place]: number for number, place in enumerate(places)}
+    def __init__(self, branch: BranchRuns, measured: Sequence[int]) -> None:
+        self.of_commit = {branch.commits[commit]: number for number, commit in enumerate(measured)}
         """The number of each measured commit."""
-        self._at = [self.of_commit[branch.commits[place]] for place in branch.places]
-        self.dates = [""] * len(places)
+        self._at = [self.of_commit[branch.commits[commit]] for commit in branch.commit_of]
+        self.dates = [""] * len(measured)
         on: dict[tuple[str, str], set[int]] = {}
         machines = Machines(branch.runs)
         for number, run in zip(self._at, branch.runs, strict=True):

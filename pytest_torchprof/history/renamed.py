@@ -38,18 +38,18 @@ def old_names_again(all_series: Iterable[Series]) -> list[OldNameAgain]:
         if any(stretch.measured.test != series.key.test for stretch in series.stretches)
     ]
     moved: dict[str, int] = {}
-    for series, places in renamed:
+    for series, commits in renamed:
         notes = series.branch.notes
-        for name in places:
-            later = [places[own][0] for own in notes.later_names(name) if own in places]
+        for name in commits:
+            later = [commits[own][0] for own in notes.later_names(name) if own in commits]
             if later:
                 alias = _alias_of(name, notes)
                 moved[alias] = min(moved.get(alias, later[0]), *later)
     again = set()
-    for series, places in renamed:
-        newest = max(places, key=lambda name: places[name][-1])
+    for series, commits in renamed:
+        newest = max(commits, key=lambda name: commits[name][-1])
         alias = _alias_of(newest, series.branch.notes)
-        after = [place for place in places[newest] if alias in moved and place > moved[alias]]
+        after = [commit for commit in commits[newest] if alias in moved and commit > moved[alias]]
         if after:
             commit = series.branch.commits[after[0]]
             again.add(OldNameAgain(old=newest, now=series.key.test, alias=alias, since=commit))
@@ -58,11 +58,11 @@ def old_names_again(all_series: Iterable[Series]) -> list[OldNameAgain]:
 
 def _places_by_name(series: Series) -> Mapping[str, list[int]]:
     """Return where the commits stand at which a series has points, by the name that its test had there."""
-    places: dict[str, set[int]] = {}
+    commits: dict[str, set[int]] = {}
     for stretch in series.stretches:
-        own = places.setdefault(stretch.measured.test, set())
-        own.update(series.branch.places[index] for index in stretch.indices)
-    return {name: sorted(own) for name, own in places.items()}
+        own = commits.setdefault(stretch.measured.test, set())
+        own.update(series.branch.commit_of[index] for index in stretch.indices)
+    return {name: sorted(own) for name, own in commits.items()}
 
 
 def _alias_of(name: str, notes: Notes) -> str:

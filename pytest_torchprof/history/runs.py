@@ -58,8 +58,8 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     commits: tuple[str, ...]
     """The commits of the branch as far as they are known, oldest first: those without a run too."""
     ordered_by: OrderedBy
-    places: tuple[int, ...]
-    """For each run where its commit stands among them."""
+    commit_of: tuple[int, ...]
+    """For each run the index of its commit among them."""
     kernels: Mapping[str, tuple[KernelCount, ...]]
     """The kernels of each structure."""
     left_out: Mapping[LeftOut, int]
@@ -113,13 +113,13 @@ def branch_runs(
     for why, runs in aside.items():
         left_out[why] = len(runs)
     left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members) - sum(map(len, aside.values()))
-    place = {sha: at for at, sha in enumerate(commits)}
-    points = sorted(members, key=lambda run: (place[sha_of(run)], run.began, run.uuid))
+    order = {sha: at for at, sha in enumerate(commits)}
+    points = sorted(members, key=lambda run: (order[sha_of(run)], run.began, run.uuid))
     shas = {why: tuple(dict.fromkeys(map(sha_of, sorted(runs, key=date_of)))) for why, runs in aside.items()}
     return BranchRuns(
         branch=name,
         runs=tuple(points),
-        places=tuple(place[sha_of(run)] for run in points),
+        commit_of=tuple(order[sha_of(run)] for run in points),
         kernels=kernels,
         commits=commits,
         ordered_by=ordered_by,
@@ -129,7 +129,7 @@ def branch_runs(
         not_pushed=shas[LeftOut.NOT_PUSHED],
         ci_pause=ci_pause(points, aside[LeftOut.NOT_PUSHED], parents_in(usable)),
         diverged=shas[LeftOut.DIVERGED],
-        ahead=commits[place[sha_of(points[-1])] + 1 :] if points else commits,
+        ahead=commits[order[sha_of(points[-1])] + 1 :] if points else commits,
     )
 
 
@@ -140,8 +140,8 @@ def newest_first(records: Iterable[Run], branch: str) -> list[Run]:
         commits, _, members = _ordered(usable, branch, None)
     except TorchprofError:
         return []
-    place = {sha: at for at, sha in enumerate(commits)}
-    return sorted(members, key=lambda run: (place[sha_of(run)], run.began, run.uuid), reverse=True)
+    order = {sha: at for at, sha in enumerate(commits)}
+    return sorted(members, key=lambda run: (order[sha_of(run)], run.began, run.uuid), reverse=True)
 
 
 def why_never(record: RunHead) -> LeftOut | None:

@@ -321,7 +321,7 @@ class _Draft(Struct):
         later = on[bisect_left(on, first) :]
         # A series without a point has no hardware of its own.
         able = later if stretches else [at for at, run in enumerate(branch.runs) if folder_of(run) == key.folder]
-        after = [at for at in able if branch.places[at] > branch.places[newest]]
+        after = [at for at in able if branch.commit_of[at] > branch.commit_of[newest]]
         without = next((at for at in after if lacking.of(at, key.test, newest)), len(branch.runs))
         later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
@@ -330,8 +330,8 @@ class _Draft(Struct):
         missing = [index for index in later if index not in seen and branch.runs[index].complete]
         if missing:
             # Jobs that share out the tests measure one commit together.
-            measured = {branch.places[index] for index in seen}
-            missing = [index for index in missing if branch.places[index] not in measured]
+            measured = {branch.commit_of[index] for index in seen}
+            missing = [index for index in missing if branch.commit_of[index] not in measured]
         gone = None if without == len(branch.runs) else branch.runs[without].commit
         return Series(
             key=key,
@@ -348,7 +348,7 @@ class _Draft(Struct):
 
 def _is_later(branch: BranchRuns, newest: Iterable[int], last: int) -> bool:
     """Whether the commit of a run comes after that of another one; -1 for none."""
-    return any(last < 0 or branch.places[index] > branch.places[last] for index in newest)
+    return any(last < 0 or branch.commit_of[index] > branch.commit_of[last] for index in newest)
 
 
 def _key(  # noqa: PLR0913, PLR0917 - what a series is made of

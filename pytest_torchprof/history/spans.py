@@ -64,18 +64,18 @@ class VersionSpan(Struct, frozen=True, kw_only=True, eq=False):
 
 def spans_of(series: Series) -> list[VersionSpan]:
     """Return what a series has of each of its versions, in the order in which they began."""
-    places = series.branch.places
+    commit_of = series.branch.commit_of
     by_versions: dict[Environment, list[tuple[int, SameRuns]]] = {}
     runs = [(index, stretch) for stretch in series.stretches for index in stretch.indices]
     for index, stretch in sorted(runs, key=itemgetter(0)):
         by_versions.setdefault(stretch.versions, []).append((index, stretch))
-    measured = sorted({places[index] for index, _ in runs})
-    turns = {place: turn for turn, place in enumerate(measured)}
+    measured = sorted({commit_of[index] for index, _ in runs})
+    turns = {commit: turn for turn, commit in enumerate(measured)}
     return [
         VersionSpan(
             versions=versions,
-            runs=[(turns[places[index]], index, stretch) for index, stretch in own],
-            turns=tuple(dict.fromkeys(turns[places[index]] for index, _ in own)),
+            runs=[(turns[commit_of[index]], index, stretch) for index, stretch in own],
+            turns=tuple(dict.fromkeys(turns[commit_of[index]] for index, _ in own)),
             count=len(turns),
         )
         for versions, own in by_versions.items()

@@ -82,22 +82,22 @@ def _stopped(
     its pauses of late: a nightly GPU lacks many commits on a busy day, and what runs for each commit waits for the next
     one. What measured one commit alone has no pace, and is never missed.
     """
-    rank = {place: at for at, place in enumerate(dict.fromkeys(branch.places[index] for index in of_folder))}
+    rank = {commit: at for at, commit in enumerate(dict.fromkeys(branch.commit_of[index] for index in of_folder))}
     turns: dict[int, datetime] = {}
     for index in on:
         if branch.runs[index].event is not Event.LOCAL:
-            turns.setdefault(rank[branch.places[index]], branch.runs[index].began)
+            turns.setdefault(rank[branch.commit_of[index]], branch.runs[index].began)
     if len(turns) < 2:
         return None
     commits = longest_usual([later - earlier for earlier, later in pairwise(turns)], 0)
     time = longest_usual([later - earlier for earlier, later in pairwise(sorted(turns.values()))], A_DAY)
-    place = branch.places[on[-1]]
-    last = max(branch.runs[index].began for index in on if branch.places[index] == place)
+    newest = branch.commit_of[on[-1]]
+    last = max(branch.runs[index].began for index in on if branch.commit_of[index] == newest)
     missed = next(
         (
             branch.runs[index].commit
             for index in of_folder
-            if rank[branch.places[index]] - rank[place] > commits and branch.runs[index].began - last > time
+            if rank[branch.commit_of[index]] - rank[newest] > commits and branch.runs[index].began - last > time
         ),
         None,
     )
@@ -111,5 +111,5 @@ def _stopped(
         date=until.date,
         missed_from=missed.sha,
         missed_date=missed.date,
-        runs=sum(branch.places[index] > place for index in of_folder),
+        runs=sum(branch.commit_of[index] > newest for index in of_folder),
     )

@@ -302,9 +302,9 @@ def group_kernels(
     """
     named = by_name(step.kernels if kernels is None else kernels)
     # By their places in the step, for rows of several patterns stand below one limit.
-    place = {_which(kernel): number for number, kernel in enumerate(step.kernels)}
+    order = {_which(kernel): number for number, kernel in enumerate(step.kernels)}
     rows = (
-        replace(_row(step.places, name, members, raw=raw), order=place[_which(members[0])])
+        replace(_row(step.places, name, members, raw=raw), order=order[_which(members[0])])
         for name, members in named.items()
     )
     return in_order(rows)
@@ -353,14 +353,14 @@ def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ..
 
 def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Container[str]) -> tuple[WorkRow, ...]:
     """Return one row per operator with its number of calls, in the given order; it notes those not in ``launching``."""
-    place = {name: number for number, name in enumerate(step.ops_that_ran)}
+    order = {name: number for number, name in enumerate(step.ops_that_ran)}
     return tuple(
         WorkRow(
             count=count,
             name=printable(name),
             full=printable(name),
             launched_nothing=name not in launching,
-            order=place[name],
+            order=order[name],
             **place_fields(step.places.of_operator(name)),
         )
         for name, count in calls.items()

@@ -48,8 +48,11 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
             yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
         message = unused.words + (f"; do: {unused.remedy}" if unused.remedy else "")
-        place = {"file": _in_checkout(rootdir / unused.file, workspace, rootdir), "title": f"torchprof: {unused.why}"}
-        yield _format_command("warning" if unused.remedy else "notice", place, message)
+        properties = {
+            "file": _in_checkout(rootdir / unused.file, workspace, rootdir),
+            "title": f"torchprof: {unused.why}",
+        }
+        yield _format_command("warning" if unused.remedy else "notice", properties, message)
     if run.gone_words:
         yield _format_command("notice", {"title": "torchprof"}, run.gone_words)
 
@@ -63,9 +66,9 @@ def _in_one_line(result: Result) -> str:
 def step_summary(run: RunResults) -> str:
     """Return Markdown: one line, and below it each failure with the kernels that differ and how to accept them."""
     failed = [result for result in run.results if result.outcome.is_failure]
-    place = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
-    place += f", against {escaped(run.against.shown)}" if run.against is not None else ""
-    lines = [f"**torchprof**: {escaped(closing(run))}{place}", ""]
+    where = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
+    where += f", against {escaped(run.against.shown)}" if run.against is not None else ""
+    lines = [f"**torchprof**: {escaped(closing(run))}{where}", ""]
     for result in failed[:_MOST_FAILURES]:
         text = _cut_lines(result.message_on(_IN_A_SUMMARY))
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(text), ""]
@@ -81,11 +84,11 @@ def _cut_lines(message: str) -> str:
 
 
 def _result_command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:
-    place: dict[str, object] = {"title": f"torchprof: {result.name}"}
+    properties: dict[str, object] = {"title": f"torchprof: {result.name}"}
     if at := result.culprit or result.location:
         file, line = at
-        place = {"file": _in_checkout(rootdir / file, workspace, rootdir), "line": line, **place}
-    return _format_command(kind, place, message)
+        properties = {"file": _in_checkout(rootdir / file, workspace, rootdir), "line": line, **properties}
+    return _format_command(kind, properties, message)
 
 
 def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
@@ -93,10 +96,10 @@ def _in_checkout(path: Path, workspace: str | None, rootdir: Path) -> str:
     return os.path.relpath(path, workspace or rootdir).replace(os.sep, "/")
 
 
-def _format_command(kind: str, place: Mapping[str, object], message: str) -> str:
-    properties = ",".join(f"{name}={_escape_property(printable(str(value)))}" for name, value in place.items())
+def _format_command(kind: str, properties: Mapping[str, object], message: str) -> str:
+    written = ",".join(f"{name}={_escape_property(printable(str(value)))}" for name, value in properties.items())
     text = "\n".join(printable(line) for line in message[:_LONGEST_MESSAGE].splitlines())
-    return f"::{kind} {properties}::{_escape_data(text)}"
+    return f"::{kind} {written}::{_escape_data(text)}"
 
 
 def _escape_data(text: str) -> str:

@@ -157,5 +157,5 @@ def _without_recording(measured: Measured) -> Measured:
 
 
 def _chunks(details: list[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
-    for place in range(0, len(details), _TOGETHER):
-        yield f"details-{place // _TOGETHER}", compressed(as_json(details[place : place + _TOGETHER]))
+    for begin in range(0, len(details), _TOGETHER):
+        yield f"details-{begin // _TOGETHER}", compressed(as_json(details[begin : begin + _TOGETHER]))
