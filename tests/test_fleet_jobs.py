@@ -105,6 +105,27 @@ def test_one_rank_by_itself_is_a_job_only_where_all_are_asked_about(tmp_path):
     assert alone["missing"] == list(range(1, SIZE))
 
 
+def test_the_same_rank_of_several_nights_is_no_job_unless_all_ranks_are_asked_about(tmp_path, capsys):
+    traces = job(tmp_path / "nightly", without=range(1, SIZE))
+    shutil.copy(traces / "rank0.json", traces / "tuesday.json")
+    assert fleet(traces, "--into", tmp_path / "each", "--limit", "max_kernels=9") == 0
+    assert counted(tmp_path / "each")["listed"] == 0
+    assert fleet(traces, "--into", tmp_path / "all", "--limit", "max_rank_skew=1ms") == 3
+    assert from_plain(jobs_in(tmp_path / "all")[0]["reason"]).code == Code.MIXED_JOBS
+    # With another rank beside them they may be of one job, and no limit holds.
+    job(traces, without=[0, 2, 3])
+    assert fleet(traces, "--into", tmp_path / "two", "--limit", "max_kernels=9") == 3
+    assert counted(tmp_path / "two")["not_measured"] == 1
+
+
+def test_a_rank_that_a_run_has_twice_in_a_folder_is_of_a_job_where_another_folder_has_another_rank(tmp_path):
+    traces = tmp_path / "traces"
+    named(traces / "a", "first", [0])
+    shutil.copy(traces / "a" / "rank0.json", traces / "a" / "again.json")
+    named(traces / "b", "first", [1])
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=9") == 3
+
+
 def test_what_is_asked_of_ranks_is_not_measured_of_a_file_that_is_none_with_advice_that_helps(tmp_path, capsys):
     (tmp_path / "traces").mkdir()
     own_recording({"one": 1}).write(tmp_path / "traces" / "none.json")
