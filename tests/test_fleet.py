@@ -253,6 +253,20 @@ def test_a_rule_that_fits_no_file_is_a_mistake(traces, tmp_path, capsys, where):
     assert not (tmp_path / "out" / "list.json").exists()
 
 
+@pytest.mark.parametrize("where", ["n = 3", 'n = "3"', "prod = true", "share = 0.5"])
+def test_numbers_and_booleans_of_a_rule_are_those_of_a_manifest(traces, tmp_path, where):
+    line = json.dumps({"url": "traces/2.json.gz", "n": 3, "prod": True, "share": 0.5})
+    (tmp_path / "manifest.jsonl").write_text(line)
+    (tmp_path / "rules.toml").write_text(f"[[rule]]\nwhere = {{ {where} }}\nlimits = {{ max_kernels = 1 }}\n")
+    assert fleet(tmp_path / "manifest.jsonl", "--into", tmp_path / "out", "--rules", tmp_path / "rules.toml") == 1
+
+
+def test_what_is_no_pattern_is_refused_with_the_number_of_its_rule(traces, tmp_path, capsys):
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "one"\n[[rule]]\nwhere = { tags = ["a"] }\n')
+    assert fleet(traces, "--into", tmp_path / "out", "--rules", tmp_path / "rules.toml") == 2
+    assert "rules.toml: rule 2: Expected `str`, got `array` - at `$.where[...]`" in capsys.readouterr().err
+
+
 def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text(
@@ -1068,7 +1082,7 @@ def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):
     (traces / "inference").mkdir()
     shutil.move(traces / "1.json.gz", traces / "inference" / "1.json.gz")
     manifest = tmp_path / "list.jsonl"
-    manifest.write_text('{"url": "traces/inference/1.json.gz", "model": "bert-base"}\n')
+    manifest.write_text('{"url": "traces/inference/1.json.gz", "model": "bert-base", "prod": true}\n')
     words = [traces / "nightly", manifest, "--rules", tmp_path / "rules.toml", "--into", tmp_path / "out"]
     assert fleet(*words) == 3
     records = records_in(tmp_path / "out")

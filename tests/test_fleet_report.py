@@ -347,9 +347,12 @@ def test_rows_are_the_same_for_every_file(judged, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["left"] == 0
 
 
+def samples(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text().partition("## With other tools")[2], re.DOTALL)
+
+
 def sample(language):
-    code, *_ = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text().partition("## With other tools")[2], re.DOTALL)
-    return code
+    return samples(language)[0]
 
 
 def test_the_query_of_the_documentation_runs_in_duckdb(judged, tmp_path, monkeypatch):
@@ -358,6 +361,46 @@ def test_the_query_of_the_documentation_runs_in_duckdb(judged, tmp_path, monkeyp
     assert fleet("report", judged, "-o", "rows.jsonl") == 1
     rows = duckdb.sql(sample("sql").rstrip().rstrip(";")).fetchall()
     assert [(row[0], row[1]) for row in rows] == [("gpt", 2), ("bert", 4)]
+
+
+@pytest.fixture
+def said(traces, tmp_path, monkeypatch):
+    """Return the rows of files of a manifest that says different things of each, and of some nothing."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {"url": "nightly/bert/a.json.gz", "prod": True, "n": 3, "tags": ["x", "y"]},
+        {"url": "nightly/bert/b.json.gz", "prod": False, "owner": None},
+        {"url": "nightly/bert/c.json.gz", "prod": True},
+        {"url": "nightly/gpt/no.json"},
+    ]
+    Path("manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert fleet("run", "manifest.jsonl", "--into", "out", "--jobs", 2) == 3
+    assert fleet("report", "out", "-o", "rows.jsonl") == 3
+    return list(map(json.loads, Path("rows.jsonl").read_text().splitlines()))
+
+
+def test_rows_have_what_a_manifest_says(said):
+    tags = {"prod": "true", "n": "3", "tags": '["x", "y"]'}
+    assert [row["metadata"] for row in said] == [tags, {"prod": "false"}, {"prod": "true"}, {}]
+
+
+@pytest.mark.usefixtures("said")
+def test_duckdb_reads_what_a_manifest_says_by_the_query_of_the_documentation():
+    duckdb = pytest.importorskip("duckdb")
+    rows = duckdb.sql(samples("sql")[1].rstrip().rstrip(";")).fetchall()
+    assert rows == [("false", 1), ("true", 2), (None, 1)]
+
+
+@pytest.mark.usefixtures("said")
+def test_polars_reads_what_a_manifest_says():
+    polars = pytest.importorskip("polars")
+    rows = polars.scan_ndjson("rows.jsonl", infer_schema_length=None)
+    assert rows.select(polars.col("metadata").struct.field("prod")).collect()["prod"].to_list() == [
+        "true",
+        "false",
+        "true",
+        None,
+    ]
 
 
 def test_the_query_of_the_documentation_runs_in_polars(judged, tmp_path, monkeypatch):

@@ -123,7 +123,10 @@ def _by_folder(name: JobName, files: list[RankFile]) -> Iterator[tuple[JobName, 
     jobs = [(name, files)]
     if max(times.values()) > 1 and len(folders) > 1:
         jobs = [
-            (JobName(name.run, folder, name.ranks, name.test, name.label), [own for own in files if own.folder == folder])
+            (
+                JobName(name.run, folder, name.ranks, name.test, name.label),
+                [own for own in files if own.folder == folder],
+            )
             for folder in folders
         ]
     # Several files of one rank, such as those of several nights, are not of one job.
