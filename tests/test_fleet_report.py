@@ -184,6 +184,31 @@ def test_the_status_adds_up_while_a_run_is_on_its_way(traces, tmp_path, capsys):
     assert [answered(capsys, "status", tmp_path / "out")["files"][name] for name in counts] == [8, 6, 1, 1, 0]
 
 
+def test_the_report_of_a_run_on_its_way_counts_the_files_as_the_status_does(traces, tmp_path, capsys):
+    assert fleet("run", traces, "--into", tmp_path / "out", "--limit", "max_kernels=2", "--shard", "2/3") == 1
+    capsys.readouterr()
+    shown = []
+    for command in ("status", "report"):
+        assert fleet(command, tmp_path / "out") == 1
+        shown.append(capsys.readouterr().out.splitlines()[0])
+    assert shown == ["8 files listed: 2 judged, 0 not measured, 1 quarantined, 5 left"] * 2
+    report = answered(capsys, "report", tmp_path / "out")
+    assert errors("fleet", report) == []
+    assert (report["summary"]["listed"], report["left"]) == (8, 5)
+
+
+def test_files_that_no_rule_fits_have_no_rule(traces, tmp_path, capsys):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "all of bert"\nfiles = ["bert/*"]\nlimits = { max_kernels = 9 }\n')
+    assert fleet("run", traces, "--into", tmp_path / "out", "--rules", rules) == 3
+    capsys.readouterr()
+    assert fleet("report", tmp_path / "out", "--by", "rule", "--by", "gpu") == 3
+    by_rule, by_gpu = re.split("^by GPU.*$", capsys.readouterr().out, maxsplit=1, flags=re.MULTILINE)
+    assert re.search(r"^no rule +3 ", by_rule, re.MULTILINE)
+    assert "not known" not in by_rule
+    assert "no rule" not in by_gpu
+
+
 def test_the_size_of_a_page_is_told_in_units_that_fit_it(judged, tmp_path, capsys):
     main(["fleet", "report", str(judged), "-o", str(tmp_path / "page.html")])
     assert "KiB" in capsys.readouterr().out

@@ -120,20 +120,17 @@ def _by_folder(name: JobName, files: list[RankFile]) -> Iterator[tuple[JobName, 
     """Yield the jobs of a run; by folders where ranks occur several times, for names of runs are used again."""
     times = Counter(file.rank for file in files)
     folders = sorted({file.folder for file in files})
-    jobs = [(name, files)]
-    if max(times.values()) > 1 and len(folders) > 1:
-        jobs = [
-            (
-                JobName(name.run, folder, name.ranks, name.test, name.label),
-                [own for own in files if own.folder == folder],
-            )
-            for folder in folders
-        ]
+    is_divided = len(folders) > 1 and max(times.values()) > 1
     # Several files of one rank, such as those of several nights, are not of one job.
-    is_one_rank = len(times) == 1
-    for job, own in jobs:
-        if (len(own) > 1 and not is_one_rank) or any(_together(file.question) for file in own):
+    are_of_several = len(times) > 1
+    for job, own in (_in_folder(name, files, folder) for folder in folders) if is_divided else [(name, files)]:
+        if (len(own) > 1 and are_of_several) or any(_together(file.question) for file in own):
             yield job, own
+
+
+def _in_folder(name: JobName, files: list[RankFile], folder: str) -> tuple[JobName, list[RankFile]]:
+    own = [file for file in files if file.folder == folder]
+    return JobName(name.run, folder, name.ranks, name.test, name.label), own
 
 
 def _together(question: Question) -> tuple[Asked, ...]:

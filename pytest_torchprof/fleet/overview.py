@@ -106,9 +106,10 @@ class Overview:
 
     def report(self) -> FleetReport:
         """Return the report of the records that ``through`` has read."""
+        summary = self._all.summary()
         return FleetReport(
             left=self._left,
-            summary=replace(self._all.summary(), jobs=self._of_jobs),
+            summary=replace(summary, listed=summary.listed + self._left, jobs=self._of_jobs),
             groups={key: group_rows(groups) for key, groups in self._groups.items()},
             findings=tuple(
                 sorted((own.row() for own in self._findings.values()), key=lambda row: (-row.files, row.code))

@@ -19,9 +19,9 @@ _MOST_SHOWN: Final = 200
 
 def fleet_page(report: FleetReport, name: str) -> str:
     """Return the page of the run with this name."""
-    lines = census_lines(report.summary)
+    lines = census_lines(report.summary, report.left)
     if report.left:
-        lines.append(left_line(report.left, report.left + report.summary.listed))
+        lines.append(left_line(report.left, report.summary.listed))
     body = (
         '<a class="skip" href="#fleet">Skip to the files</a>'
         f'<header><h1><span class="brand">torchprof</span> Fleet {text(name)}</h1>'

@@ -27,8 +27,9 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     """The files that have one thing in common."""
 
     value: str | None
-    """The value that they have in common; None if it is not known."""
+    """The value that they have in common; None if it is not known, or if no rule fits them."""
     listed: int
+    """How many of them have a record."""
     judged: int
     hold: int
     missed: int
@@ -124,9 +125,9 @@ class FleetReport(Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     left: int
-    """How many files have no record yet."""
+    """How many of the files listed have no record yet."""
     summary: FleetSummary
-    """The summary of the files that have a record."""
+    """The number of files listed, and what those came to that have a record."""
     groups: dict[str, tuple[GroupRow, ...]]
     """The groups by what their files have in common: model, gpu, torch, or a key of a manifest."""
     findings: tuple[FindingRow, ...]

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.fleet.rows import GPU, TORCH
+from pytest_torchprof.fleet.rows import GPU, RULE, TORCH
 from pytest_torchprof.text import and_more, counted, cut_inside, first_of, printable, printable_line, show_us, wrapped
 from pytest_torchprof.text.tables import Column, headed, table_lines
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 LONGEST: Final = 500
 """The most characters of a line that holds what others have written."""
 _TITLES: Final = {GPU: "GPU", TORCH: "torch"}
-_UNKNOWN: Final = "not known"
+_UNKNOWN: Final = {RULE: "no rule"}
+"""What stands for a value that a file does not have; of all others it is not known."""
 
 
-def census_lines(summary: FleetSummary) -> list[str]:
-    """Return what became of the files, in numbers that add up."""
+def census_lines(summary: FleetSummary, left: int = 0) -> list[str]:
+    """Return what became of the files, in numbers that add up; ``left``: how many of them have no record yet."""
     listed = (
         f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
-        f"{summary.quarantined:,} quarantined"
+        f"{summary.quarantined:,} quarantined{f', {left:,} left' if left else ''}"
     )
     judged = (
         f"{summary.judged:,} judged: {summary.hold:,} hold, {summary.missed:,} missed, {summary.without_limits:,} "
@@ -80,9 +81,9 @@ _SHARD_COLUMNS: Final = (
 
 def report_lines(report: FleetReport, top: int, width: int) -> Iterator[str]:
     """Yield what all records tell, with ``top`` rows of each table."""
-    head = census_lines(report.summary)
+    head = census_lines(report.summary, report.left)
     if report.left:
-        head.append(left_line(report.left, report.left + report.summary.listed))
+        head.append(left_line(report.left, report.summary.listed))
     yield from chain.from_iterable(wrapped(line, "  ", width=width) for line in head)
     for key, rows in report.groups.items():
         heading = f"by {_TITLES.get(key, printable(key))}: {counted(len(rows), 'group')}"
@@ -111,8 +112,9 @@ def _table(rows: Sequence[object], columns: Sequence[Column], heading: str, top:
 
 def _group_columns(key: str) -> list[Column]:
     title = _TITLES.get(key, printable_line(key))
+    unknown = _UNKNOWN.get(key, "not known")
     return [
-        Column(title, lambda row: _UNKNOWN if row.value is None else printable_line(row.value), "left"),
+        Column(title, lambda row: unknown if row.value is None else printable_line(row.value), "left"),
         Column("files", lambda row: f"{row.listed:,}"),
         Column("hold", lambda row: f"{row.hold:,}", leaves=6),
         Column("missed", lambda row: f"{row.missed:,}"),

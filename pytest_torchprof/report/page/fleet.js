@@ -64,9 +64,10 @@
   };
 
   const groups = (title, rows) => {
+    const unknown = title === "rule" ? "no rule" : "not known";
     const flat = rows.map((row) => ({
       ...row,
-      value: row.value ?? "not known",
+      value: row.value ?? unknown,
       not_judged: row.not_measured + row.quarantined,
       busy: row.numbers.gpu_busy_us?.median,
       slow: row.numbers.gpu_busy_us?.p90,
@@ -97,7 +98,7 @@
   for (const [key, rows] of Object.entries(report.groups)) groups(key === "gpu" ? "GPU" : key, rows);
 
   if (report.findings.length > 0) {
-    const rows = report.findings.map((row) => ({...row, share: row.files / report.summary.listed, median: row.saves_us.median || null, highest: row.saves_us.highest || null}));
+    const rows = report.findings.map((row) => ({...row, share: row.files / (report.summary.listed - report.left), median: row.saves_us.median || null, highest: row.saves_us.highest || null}));
     const columns = [
       {key: "code", title: "finding", kind: "text"},
       {key: "title", title: "what it is", kind: "text"},
