@@ -267,6 +267,13 @@ def test_what_is_no_pattern_is_refused_with_the_number_of_its_rule(traces, tmp_p
     assert "rules.toml: rule 2: Expected `str`, got `array` - at `$.where[...]`" in capsys.readouterr().err
 
 
+def test_two_lines_of_a_manifest_that_say_different_things_of_a_file_are_called_that(traces, tmp_path, capsys):
+    lines = [{"url": "traces/2.json.gz", "model": model} for model in ("bert", "gpt")]
+    (tmp_path / "list.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert fleet(tmp_path / "list.jsonl", "--into", tmp_path / "out") == 2
+    assert f"two lines say different things of {traces}/2.json.gz; keep one of them" in capsys.readouterr().err
+
+
 def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text(

@@ -73,7 +73,7 @@ def test_a_missing_rank_is_named_and_no_pass(tmp_path, capsys, how):
     (record,) = jobs_in(tmp_path / "out")
     assert (record["outcome"], record["missing"]) == ("not measured", [3])
     assert from_plain(record["reason"]).code == Code.NO_RANK
-    assert "without rank 3" in capsys.readouterr().out
+    assert "3 of 4 ranks; rank 3 is missing" in capsys.readouterr().out
     assert counted(tmp_path / "out")["not_measured"] == 1
 
 
@@ -170,14 +170,21 @@ def test_more_files_than_ranks_are_told_as_files(tmp_path, capsys):
     traces = job(tmp_path / "job")
     shutil.copy(traces / "rank0.json", traces / "again.json")
     fleet(traces, "--into", tmp_path / "out", "--limit", "same_kernels=True")
-    assert f"{SIZE + 1} files of {SIZE} ranks" in capsys.readouterr().out
+    assert f"{SIZE} ranks, in {SIZE + 1} files" in capsys.readouterr().out
+
+
+def test_what_a_forbidden_finding_says_is_told_once(tmp_path, capsys):
+    traces = job(tmp_path / "job")
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "forbid=straggler") == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "straggler" in line]
+    assert line.startswith(f"    straggler (forbidden): rank {SLOW} comes last in ")
 
 
 def test_of_many_missing_ranks_a_few_are_named_and_the_record_has_all(tmp_path, capsys):
     traces = job(tmp_path / "job", size=64, without=range(2, 64))
     fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=9")
     shown = capsys.readouterr().out
-    assert "2 of 64 ranks, without rank 2, 3" in shown
+    assert "2 of 64 ranks; ranks 2, 3, 4, 5, 6 and 57 more are missing" in shown
     assert ", 20, " not in shown
     assert jobs_in(tmp_path / "out")[0]["missing"] == list(range(2, 64))
 

@@ -97,7 +97,12 @@ def test_without_a_majority_nothing_is_unlike_it(tmp_path, capsys):
     assert fleet("run", tmp_path, "--into", tmp_path / "out") == 0
     capsys.readouterr()
     report = answered(capsys, "report", tmp_path / "out", status=0)
+    assert errors("fleet", report) == []
     assert (report["other_structures"], report["without_majority"]) == ([], 1)
+    (group,) = report["divided"]
+    assert (group["gpu"], group["files"], group["structures"]) == ("Test GPU", 2, 2)
+    assert fleet("report", tmp_path / "out") == 0
+    assert " GPU Test GPU, torch not known: 2 files, 2 structures\n" in capsys.readouterr().out
 
 
 def test_the_worst_files_come_first_each_with_the_command_that_opens_it(judged, traces, capsys):

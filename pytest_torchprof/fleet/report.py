@@ -74,6 +74,19 @@ class OtherStructure(Struct, frozen=True, kw_only=True):
     """The command that shows how it differs."""
 
 
+class DividedGroup(Struct, frozen=True, kw_only=True):
+    """Files that should launch the same kernels, and of which no structure is that of more than half."""
+
+    model: str | None
+    gpu: str | None
+    torch: str | None
+    rule: str | None
+    rank: int | None
+    files: int
+    structures: int
+    """How many different ones they have."""
+
+
 class WorstFile(Struct, frozen=True, kw_only=True):
     """A file to be looked at first."""
 
@@ -134,6 +147,8 @@ class FleetReport(Struct, frozen=True, kw_only=True):
     other_structures: tuple[OtherStructure, ...]
     without_majority: int
     """How many groups have several structures, none of which more than half of their files have."""
+    divided: tuple[DividedGroup, ...] = ()
+    """Those groups, the largest first."""
     worst: tuple[WorstFile, ...]
     not_judged: tuple[NotJudged, ...]
     jobs: tuple[JobRow, ...]

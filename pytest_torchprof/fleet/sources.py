@@ -61,7 +61,7 @@ def listed(sources: Iterable[str], apart_from: str | Path, elsewhere: Elsewhere)
             for file in own:
                 if stated.setdefault(_key(file), file) != file:
                     problem = (
-                        f"{without_passwords(source)}: {file.name} is named twice, and not with the same: keep one"
+                        f"{without_passwords(source)}: two lines say different things of {file.name}; keep one of them"
                     )
                     raise TorchprofError(problem, Code.BAD_USAGE)
     # What a manifest says of a file counts, wherever the file is named besides.
