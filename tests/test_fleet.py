@@ -201,6 +201,25 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", ""], "--into"),
         (["traces", "--into", "traces"], "--into traces"),
         (["traces/0.json.gz", "traces/bert", "--into", "."], "--into ."),
+        (["gone", "--into", "out"], "gone: there is no such file or folder."),
+        (["gone.zip", "--into", "out"], "gone.zip: there is no such file or folder."),
+        (["gone*.json", "--into", "out"], "gone*.json: no file fits this pattern."),
+        (
+            ["empty", "--into", "out"],
+            "empty: there are no recordings: expected files that end in .json, .json.gz or .pftrace.",
+        ),
+        (
+            ["none.zip", "--into", "out"],
+            "none.zip: there are no recordings in the archive: expected files that end in .json,",
+        ),
+        (
+            ["traces", "--into", "bad.toml"],
+            "bad.toml: cannot be written: Not a directory. Nothing was judged. Mend that, or",
+        ),
+        (
+            ["traces", "--into", "out", "--timeout", "abc"],
+            '--timeout: expected a duration such as "300s", or seconds as a',
+        ),
         (["zero.jsonl", "--into", "out"], "zero.jsonl:1"),
         (["twice.jsonl", "--into", "out"], "0.json.gz"),
         (["nothing://bucket/traces", "--into", "out"], "nothing://bucket/traces"),
@@ -219,6 +238,7 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.toml").write_text("[[rule]]\nlimits = {max_kernels = -1}\n")
     (tmp_path / "bad.zip").write_bytes(b"PK")
+    zipfile.ZipFile(tmp_path / "none.zip", "w").close()
     (tmp_path / "bad.jsonl").write_text('{"path": "x"}\n')
     (tmp_path / "zero.jsonl").write_text('{"url": "x\\u0000y.json"}\n')
     same = [{"url": "traces/0.json.gz", "model": "bert"}, {"url": "./traces/0.json.gz"}]

@@ -51,6 +51,20 @@ def quarantined(record):
     return from_plain(record["quarantined"]).code
 
 
+@pytest.mark.parametrize("name", ["", "/no.json", "/no.zip", "/no.jsonl"])
+def test_an_address_at_which_nothing_is_is_called_that(memory, tmp_path, capsys, name):
+    bucket, _ = memory
+    assert fleet(f"{bucket}{name}", "--into", tmp_path / "out", "--retries", 0) == 2
+    assert f"{bucket}{name}: there is nothing at this address. [recording-missing]" in capsys.readouterr().err
+
+
+def test_what_a_manifest_names_and_never_was_is_not_called_gone(memory, tmp_path, capsys):
+    bucket, _ = memory
+    (tmp_path / "list.jsonl").write_text(f'{{"url": "{bucket}/never.json"}}\n')
+    assert fleet(tmp_path / "list.jsonl", "--into", tmp_path / "out", "--retries", 0) == 3
+    assert f"There is nothing at {bucket}/never.json. [recording-missing]" in capsys.readouterr().out
+
+
 def test_addresses_are_files_folders_patterns_archives_and_manifests(memory, tmp_path):
     bucket, files = memory
     for number in range(4):
