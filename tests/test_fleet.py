@@ -229,6 +229,11 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", "out", "--timeout", "0s"], "--timeout"),
         (["traces", "--into", "out", "--rules", "bad.toml"], "bad.toml: rule 1"),
         (["traces", "--into", "out", "--rules", "gone.toml"], "gone.toml"),
+        (
+            ["traces", "--into", "out", "--rules", "none.toml"],
+            "none.toml: expected rules in TOML, [[rule]], and nothing",
+        ),
+        (["traces", "--into", "out", "--rules", "texts.toml"], "texts.toml: rule 1: Expected `object`, got `str`"),
         (["bad.zip", "--into", "out"], "bad.zip"),
         (["bad.jsonl", "--into", "out"], "bad.jsonl:1"),
     ],
@@ -237,6 +242,8 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.toml").write_text("[[rule]]\nlimits = {max_kernels = -1}\n")
+    (tmp_path / "none.toml").write_text("")
+    (tmp_path / "texts.toml").write_text('rule = ["inference"]\n')
     (tmp_path / "bad.zip").write_bytes(b"PK")
     zipfile.ZipFile(tmp_path / "none.zip", "w").close()
     (tmp_path / "bad.jsonl").write_text('{"path": "x"}\n')

@@ -57,21 +57,20 @@ class FleetRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     thresholds: dict[str, float] = {}
 
 
-class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
-    rule: tuple[dict[str, Any], ...]
-
-
 def read_rules(path: Path) -> tuple[FleetRule, ...]:
     """Return the rules of a file; TorchprofError where it cannot be read or a rule is none."""
     import tomllib  # noqa: PLC0415 - each process judges by what it is handed, without the file
 
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        tables = msgspec.convert(content, _RulesFile).rule
     except OSError as problem:
         raise TorchprofError(f"{path}: the rules cannot be read: {problem.strerror}", Code.BAD_USAGE) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise TorchprofError(f"{path}: expected rules in TOML, [[rule]]: {problem}", Code.BAD_VALUE) from None
+    tables = content.pop("rule", None)
+    if not isinstance(tables, list) or content:
+        text = f"{path}: expected rules in TOML, [[rule]], and nothing beside them"
+        raise TorchprofError(text, Code.BAD_VALUE)
     named = tuple(_rule(path, f"rule {number}", table) for number, table in enumerate(tables, 1))
     for rule in named:
         try:
@@ -81,13 +80,14 @@ def read_rules(path: Path) -> tuple[FleetRule, ...]:
     return named
 
 
-def _rule(path: Path, called: str, table: dict[str, Any]) -> FleetRule:
+def _rule(path: Path, called: str, table: object) -> FleetRule:
     """Return the rule that a table of the file holds; it is ``called`` so unless it has a name."""
-    where = table.get("where")
-    if isinstance(where, dict):
-        table = table | {"where": {name: _pattern(value) for name, value in where.items()}}
+    if isinstance(table, dict):
+        table = {"name": called} | table
+        if isinstance(where := table.get("where"), dict):
+            table["where"] = {name: _pattern(value) for name, value in where.items()}
     try:
-        return msgspec.convert({"name": called} | table, FleetRule)
+        return msgspec.convert(table, FleetRule)
     except msgspec.ValidationError as problem:
         raise TorchprofError(f"{path}: {called}: {problem}", Code.BAD_VALUE) from None
 
