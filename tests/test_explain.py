@@ -147,6 +147,11 @@ def test_a_message_is_explained_with_what_to_do(explained, words):
     assert f"what to do: {BlockOver.ADVICE}" in text
 
 
+def test_what_a_fleet_can_do_is_said_where_a_text_has_sizes_or_asks_for_ranks(explained):
+    assert "KiB" not in explained("out-of-memory")[1]
+    assert "in a fleet, name those of one rank only" in " ".join(explained("no-rank")[1].split())
+
+
 def test_several_words_are_each_explained(explained):
     status, text = explained("max_kernels", "launch-gaps")
     assert status == 0

@@ -202,6 +202,25 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", ""], "--into"),
         (["traces", "--into", "traces"], "--into traces"),
         (["traces/0.json.gz", "traces/bert", "--into", "."], "--into ."),
+        (["gone", "--into", "out"], "gone: there is no such file or folder."),
+        (["gone.zip", "--into", "out"], "gone.zip: there is no such file or folder."),
+        (["gone*.json", "--into", "out"], "gone*.json: no file fits this pattern."),
+        (
+            ["empty", "--into", "out"],
+            "empty: there are no recordings: expected files that end in .json, .json.gz or .pftrace.",
+        ),
+        (
+            ["none.zip", "--into", "out"],
+            "none.zip: there are no recordings in the archive: expected files that end in .json,",
+        ),
+        (
+            ["traces", "--into", "bad.toml"],
+            "bad.toml: cannot be written: Not a directory. Nothing was judged. Mend that, or",
+        ),
+        (
+            ["traces", "--into", "out", "--timeout", "abc"],
+            '--timeout: expected a duration such as "300s", or seconds as a',
+        ),
         (["zero.jsonl", "--into", "out"], "zero.jsonl:1"),
         (["twice.jsonl", "--into", "out"], "0.json.gz"),
         (["nothing://bucket/traces", "--into", "out"], "nothing://bucket/traces"),
@@ -211,6 +230,11 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", "out", "--timeout", "0s"], "--timeout"),
         (["traces", "--into", "out", "--rules", "bad.toml"], "bad.toml: rule 1"),
         (["traces", "--into", "out", "--rules", "gone.toml"], "gone.toml"),
+        (
+            ["traces", "--into", "out", "--rules", "none.toml"],
+            "none.toml: expected rules in TOML, [[rule]], and nothing",
+        ),
+        (["traces", "--into", "out", "--rules", "texts.toml"], "texts.toml: rule 1: Expected `object`, got `str`"),
         (["bad.jsonl", "--into", "out"], "bad.jsonl:1"),
     ],
 )
@@ -218,6 +242,9 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.toml").write_text("[[rule]]\nlimits = {max_kernels = -1}\n")
+    (tmp_path / "none.toml").write_text("")
+    (tmp_path / "texts.toml").write_text('rule = ["inference"]\n')
+    zipfile.ZipFile(tmp_path / "none.zip", "w").close()
     (tmp_path / "bad.jsonl").write_text('{"path": "x"}\n')
     (tmp_path / "zero.jsonl").write_text('{"url": "x\\u0000y.json"}\n')
     same = [{"url": "traces/0.json.gz", "model": "bert"}, {"url": "./traces/0.json.gz"}]
@@ -250,6 +277,27 @@ def test_a_rule_that_fits_no_file_is_a_mistake(traces, tmp_path, capsys, where):
     assert fleet(traces, "--rules", rules, "--into", tmp_path / "out") == 2
     assert "rule 1" in capsys.readouterr().err
     assert not (tmp_path / "out" / "list.json").exists()
+
+
+@pytest.mark.parametrize("where", ["n = 3", 'n = "3"', "prod = true", "share = 0.5"])
+def test_numbers_and_booleans_of_a_rule_are_those_of_a_manifest(traces, tmp_path, where):
+    line = json.dumps({"url": "traces/2.json.gz", "n": 3, "prod": True, "share": 0.5})
+    (tmp_path / "manifest.jsonl").write_text(line)
+    (tmp_path / "rules.toml").write_text(f"[[rule]]\nwhere = {{ {where} }}\nlimits = {{ max_kernels = 1 }}\n")
+    assert fleet(tmp_path / "manifest.jsonl", "--into", tmp_path / "out", "--rules", tmp_path / "rules.toml") == 1
+
+
+def test_what_is_no_pattern_is_refused_with_the_number_of_its_rule(traces, tmp_path, capsys):
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "one"\n[[rule]]\nwhere = { tags = ["a"] }\n')
+    assert fleet(traces, "--into", tmp_path / "out", "--rules", tmp_path / "rules.toml") == 2
+    assert "rules.toml: rule 2: Expected `str`, got `array` - at `$.where[...]`" in capsys.readouterr().err
+
+
+def test_two_lines_of_a_manifest_that_say_different_things_of_a_file_are_called_that(traces, tmp_path, capsys):
+    lines = [{"url": "traces/2.json.gz", "model": model} for model in ("bert", "gpt")]
+    (tmp_path / "list.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert fleet(tmp_path / "list.jsonl", "--into", tmp_path / "out") == 2
+    assert f"two lines say different things of {traces}/2.json.gz; keep one of them" in capsys.readouterr().err
 
 
 def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
@@ -1094,7 +1142,7 @@ def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):
     (traces / "inference").mkdir()
     shutil.move(traces / "1.json.gz", traces / "inference" / "1.json.gz")
     manifest = tmp_path / "list.jsonl"
-    manifest.write_text('{"url": "traces/inference/1.json.gz", "model": "bert-base"}\n')
+    manifest.write_text('{"url": "traces/inference/1.json.gz", "model": "bert-base", "prod": true}\n')
     words = [traces / "nightly", manifest, "--rules", tmp_path / "rules.toml", "--into", tmp_path / "out"]
     assert fleet(*words) == 3
     records = records_in(tmp_path / "out")

@@ -73,7 +73,7 @@ def test_a_missing_rank_is_named_and_no_pass(tmp_path, capsys, how):
     (record,) = jobs_in(tmp_path / "out")
     assert (record["outcome"], record["missing"]) == ("not measured", [3])
     assert from_plain(record["reason"]).code == Code.NO_RANK
-    assert "without rank 3" in capsys.readouterr().out
+    assert "3 of 4 ranks; rank 3 is missing" in capsys.readouterr().out
     assert counted(tmp_path / "out")["not_measured"] == 1
 
 
@@ -103,6 +103,27 @@ def test_one_rank_by_itself_is_a_job_only_where_all_are_asked_about(tmp_path):
     (alone,) = jobs_in(tmp_path / "all")
     assert from_plain(alone["reason"]).code == Code.NO_RANK
     assert alone["missing"] == list(range(1, SIZE))
+
+
+def test_the_same_rank_of_several_nights_is_no_job_unless_all_ranks_are_asked_about(tmp_path, capsys):
+    traces = job(tmp_path / "nightly", without=range(1, SIZE))
+    shutil.copy(traces / "rank0.json", traces / "tuesday.json")
+    assert fleet(traces, "--into", tmp_path / "each", "--limit", "max_kernels=9") == 0
+    assert counted(tmp_path / "each")["listed"] == 0
+    assert fleet(traces, "--into", tmp_path / "all", "--limit", "max_rank_skew=1ms") == 3
+    assert from_plain(jobs_in(tmp_path / "all")[0]["reason"]).code == Code.MIXED_JOBS
+    # With another rank beside them they may be of one job, and no limit holds.
+    job(traces, without=[0, 2, 3])
+    assert fleet(traces, "--into", tmp_path / "two", "--limit", "max_kernels=9") == 3
+    assert counted(tmp_path / "two")["not_measured"] == 1
+
+
+def test_a_rank_that_a_run_has_twice_in_a_folder_is_of_a_job_where_another_folder_has_another_rank(tmp_path):
+    traces = tmp_path / "traces"
+    named(traces / "a", "first", [0])
+    shutil.copy(traces / "a" / "rank0.json", traces / "a" / "again.json")
+    named(traces / "b", "first", [1])
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=9") == 3
 
 
 def test_what_is_asked_of_ranks_is_not_measured_of_a_file_that_is_none_with_advice_that_helps(tmp_path, capsys):
@@ -149,14 +170,21 @@ def test_more_files_than_ranks_are_told_as_files(tmp_path, capsys):
     traces = job(tmp_path / "job")
     shutil.copy(traces / "rank0.json", traces / "again.json")
     fleet(traces, "--into", tmp_path / "out", "--limit", "same_kernels=True")
-    assert f"{SIZE + 1} files of {SIZE} ranks" in capsys.readouterr().out
+    assert f"{SIZE} ranks, in {SIZE + 1} files" in capsys.readouterr().out
+
+
+def test_what_a_forbidden_finding_says_is_told_once(tmp_path, capsys):
+    traces = job(tmp_path / "job")
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "forbid=straggler") == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "straggler" in line]
+    assert line.startswith(f"    straggler (forbidden): rank {SLOW} comes last in ")
 
 
 def test_of_many_missing_ranks_a_few_are_named_and_the_record_has_all(tmp_path, capsys):
     traces = job(tmp_path / "job", size=64, without=range(2, 64))
     fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=9")
     shown = capsys.readouterr().out
-    assert "2 of 64 ranks, without rank 2, 3" in shown
+    assert "2 of 64 ranks; ranks 2, 3, 4, 5, 6 and 57 more are missing" in shown
     assert ", 20, " not in shown
     assert jobs_in(tmp_path / "out")[0]["missing"] == list(range(2, 64))
 

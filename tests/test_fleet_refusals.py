@@ -234,6 +234,15 @@ def test_a_store_that_always_refuses_is_told(web, tmp_path, monkeypatch, capsys)
     assert str(REFUSED) in told
 
 
+def test_an_archive_of_a_server_that_sends_files_only_as_a_whole_is_to_be_copied(web, traces, tmp_path, capsys):
+    with zipfile.ZipFile(traces / "nightly.zip", "w") as packed:
+        packed.write(traces / "00.json.gz", "00.json.gz")
+    assert main(["fleet", "run", f"{web}/nightly.zip", "--into", str(tmp_path / "out"), "--retries", "8"]) == 2
+    told = capsys.readouterr().err
+    assert "its server sends files only as a whole" in told
+    assert "[recording-unreadable]" in told
+
+
 def test_a_store_is_asked_again_after_pauses_that_grow(web, tmp_path, monkeypatch):
     monkeypatch.setattr(Refusing, "requests", count(3, 3))
     pauses, real = [], time.sleep

@@ -97,7 +97,12 @@ def test_without_a_majority_nothing_is_unlike_it(tmp_path, capsys):
     assert fleet("run", tmp_path, "--into", tmp_path / "out") == 0
     capsys.readouterr()
     report = answered(capsys, "report", tmp_path / "out", status=0)
+    assert errors("fleet", report) == []
     assert (report["other_structures"], report["without_majority"]) == ([], 1)
+    (group,) = report["divided"]
+    assert (group["gpu"], group["files"], group["structures"]) == ("Test GPU", 2, 2)
+    assert fleet("report", tmp_path / "out") == 0
+    assert " GPU Test GPU, torch not known: 2 files, 2 structures\n" in capsys.readouterr().out
 
 
 def test_the_worst_files_come_first_each_with_the_command_that_opens_it(judged, traces, capsys):
@@ -182,6 +187,31 @@ def test_the_status_adds_up_while_a_run_is_on_its_way(traces, tmp_path, capsys):
     assert fleet(*words) == 1
     capsys.readouterr()
     assert [answered(capsys, "status", tmp_path / "out")["files"][name] for name in counts] == [8, 6, 1, 1, 0]
+
+
+def test_the_report_of_a_run_on_its_way_counts_the_files_as_the_status_does(traces, tmp_path, capsys):
+    assert fleet("run", traces, "--into", tmp_path / "out", "--limit", "max_kernels=2", "--shard", "2/3") == 1
+    capsys.readouterr()
+    shown = []
+    for command in ("status", "report"):
+        assert fleet(command, tmp_path / "out") == 1
+        shown.append(capsys.readouterr().out.splitlines()[0])
+    assert shown == ["8 files listed: 2 judged, 0 not measured, 1 quarantined, 5 left"] * 2
+    report = answered(capsys, "report", tmp_path / "out")
+    assert errors("fleet", report) == []
+    assert (report["summary"]["listed"], report["left"]) == (8, 5)
+
+
+def test_files_that_no_rule_fits_have_no_rule(traces, tmp_path, capsys):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "all of bert"\nfiles = ["bert/*"]\nlimits = { max_kernels = 9 }\n')
+    assert fleet("run", traces, "--into", tmp_path / "out", "--rules", rules) == 3
+    capsys.readouterr()
+    assert fleet("report", tmp_path / "out", "--by", "rule", "--by", "gpu") == 3
+    by_rule, by_gpu = re.split("^by GPU.*$", capsys.readouterr().out, maxsplit=1, flags=re.MULTILINE)
+    assert re.search(r"^no rule +3 ", by_rule, re.MULTILINE)
+    assert "not known" not in by_rule
+    assert "no rule" not in by_gpu
 
 
 def test_the_size_of_a_page_is_told_in_units_that_fit_it(judged, tmp_path, capsys):
@@ -347,9 +377,12 @@ def test_rows_are_the_same_for_every_file(judged, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["left"] == 0
 
 
+def samples(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text().partition("## With other tools")[2], re.DOTALL)
+
+
 def sample(language):
-    code, *_ = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text().partition("## With other tools")[2], re.DOTALL)
-    return code
+    return samples(language)[0]
 
 
 def test_the_query_of_the_documentation_runs_in_duckdb(judged, tmp_path, monkeypatch):
@@ -358,6 +391,46 @@ def test_the_query_of_the_documentation_runs_in_duckdb(judged, tmp_path, monkeyp
     assert fleet("report", judged, "-o", "rows.jsonl") == 1
     rows = duckdb.sql(sample("sql").rstrip().rstrip(";")).fetchall()
     assert [(row[0], row[1]) for row in rows] == [("gpt", 2), ("bert", 4)]
+
+
+@pytest.fixture
+def said(traces, tmp_path, monkeypatch):
+    """Return the rows of files of a manifest that says different things of each, and of some nothing."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {"url": "nightly/bert/a.json.gz", "prod": True, "n": 3, "tags": ["x", "y"]},
+        {"url": "nightly/bert/b.json.gz", "prod": False, "owner": None},
+        {"url": "nightly/bert/c.json.gz", "prod": True},
+        {"url": "nightly/gpt/no.json"},
+    ]
+    Path("manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert fleet("run", "manifest.jsonl", "--into", "out", "--jobs", 2) == 3
+    assert fleet("report", "out", "-o", "rows.jsonl") == 3
+    return list(map(json.loads, Path("rows.jsonl").read_text().splitlines()))
+
+
+def test_rows_have_what_a_manifest_says(said):
+    tags = {"prod": "true", "n": "3", "tags": '["x", "y"]'}
+    assert [row["metadata"] for row in said] == [tags, {"prod": "false"}, {"prod": "true"}, {}]
+
+
+@pytest.mark.usefixtures("said")
+def test_duckdb_reads_what_a_manifest_says_by_the_query_of_the_documentation():
+    duckdb = pytest.importorskip("duckdb")
+    rows = duckdb.sql(samples("sql")[1].rstrip().rstrip(";")).fetchall()
+    assert rows == [("false", 1), ("true", 2), (None, 1)]
+
+
+@pytest.mark.usefixtures("said")
+def test_polars_reads_what_a_manifest_says():
+    polars = pytest.importorskip("polars")
+    rows = polars.scan_ndjson("rows.jsonl", infer_schema_length=None)
+    assert rows.select(polars.col("metadata").struct.field("prod")).collect()["prod"].to_list() == [
+        "true",
+        "false",
+        "true",
+        None,
+    ]
 
 
 def test_the_query_of_the_documentation_runs_in_polars(judged, tmp_path, monkeypatch):

@@ -49,6 +49,7 @@ SEVERAL = {
     "compiled region": "compiled regions",
     "frame": "frames",
     "group": "groups",
+    "structure": "structures",
     "lane": "lanes",
     "pair": "pairs",
     "slice": "slices",

@@ -270,14 +270,16 @@ def _bounds(arguments: Namespace) -> Bounds:
     from pytest_torchprof.fleet.bounds import Bounds  # noqa: PLC0415
     from pytest_torchprof.limits.quantities import duration_us, size_bytes  # noqa: PLC0415
 
-    def read(option: str, quantity: Callable[[object], float], text: str) -> float:
+    def read(option: str, quantity: Callable[[object], float], text: str, expected: str) -> float:
         try:
             return quantity(_number_or_text(text))
-        except UnknownLimit as problem:
-            raise UsageError(f"{option}: {problem.text}") from None
+        except UnknownLimit:
+            raise UsageError(f"{option}: expected {expected}, got {text!r}") from None
 
-    memory_bytes = int(read("--memory", size_bytes, arguments.memory))
-    timeout_s = read("--timeout", duration_us, arguments.timeout) / 1e6
+    # What limits take as examples is far too little for files and processes.
+    memory_bytes = int(read("--memory", size_bytes, arguments.memory, f'a size such as "{_MEMORY}"'))
+    timeout = f'a duration such as "{_TIMEOUT}", or seconds as a number'
+    timeout_s = read("--timeout", duration_us, arguments.timeout, timeout) / 1e6
     if memory_bytes < _LEAST_BYTES:
         raise UsageError(f"--memory {arguments.memory}: expected at least {show_bytes(_LEAST_BYTES)}")
     if timeout_s <= 0:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _PAGE: Final = ".html"
 _ROWS: Final = ".jsonl"
+_EPILOG: Final = """\
+exit status: 0 all limits hold, 1 one was missed, otherwise 3 while more than --max-bad files are left or were not
+judged, 2 cannot read or write, or bad usage"""
 _RETRIES: Final = 3
 """How often a store is asked again that does not answer."""
 _TOP: Final = 20
@@ -40,7 +43,8 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
     for own in (status, report):
         own.add_argument("folder", metavar="DIR", help="the folder of a run, or its address")
         own.add_argument("--json", action="store_true", help="one JSON object")
-        add_max_bad(own)
+        add_max_bad(own, "not measured, quarantined or left")
+        own.epilog = _EPILOG
     report.add_argument(
         "-o",
         "--output",
@@ -65,14 +69,14 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
     )
 
 
-def add_max_bad(parser: Parser) -> None:
-    """Declare ``--max-bad``."""
+def add_max_bad(parser: Parser, bad: str = "not measured or quarantined") -> None:
+    """Declare ``--max-bad``: how many files may be ``bad``."""
     parser.add_argument(
         "--max-bad",
         type=whole(0),
         default=0,
         metavar="N",
-        help="how many files may be not measured or quarantined before the exit status is 3 (0)",
+        help=f"how many files may be {bad} before the exit status is 3 (0)",
     )
 
 

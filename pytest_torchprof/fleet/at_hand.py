@@ -15,6 +15,7 @@ from pytest_torchprof.reasons.unreadable import (
     ArchiveDamaged,
     GoneSinceListed,
     MemberTooLarge,
+    NothingAtAddress,
     NotOpened,
     NotUnpacked,
     StoreRefuses,
@@ -104,7 +105,8 @@ def _name(file: Listed) -> str:
 def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
     """Return what is wrong with a file that its store does not give."""
     if is_missing(problem):
-        return UnreadableRecording.of(GoneSinceListed(file.shown), file.name)
+        was_there = file.size is not None or file.etag is not None
+        return UnreadableRecording.of((GoneSinceListed if was_there else NothingAtAddress)(file.shown), file.name)
     cause = StoreRefuses(file.name, reason_without_secrets(problem, file.url))
     return (UnreadableRecording if is_final(problem) else NotFetched).of(cause, file.name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _Answer = TypeVar("_Answer")
+
+STAYS: Final = "What was judged so far stays; the same command goes on from there."
+"""What follows an error of a run that has begun."""
+NOTHING_JUDGED: Final = "Nothing was judged. Mend that, or name another folder with --into."
+"""What follows one of a run whose list cannot be kept."""
 
 
 class Bucket(Struct, frozen=True):
@@ -83,7 +88,7 @@ class Bucket(Struct, frozen=True):
         self._asked("cannot be written", written)
 
     def put_once(self, name: str, content: bytes) -> None:
-        """Write an object unless there is one of its name."""
+        """Write an object that a run begins with, unless there is one of its name."""
 
         def written() -> None:
             files, remote = self._opened(name)
@@ -92,17 +97,16 @@ class Bucket(Struct, frozen=True):
             except FileExistsError:
                 return
 
-        self._asked("cannot be written", written)
+        self._asked("cannot be written", written, NOTHING_JUDGED)
 
     def _opened(self, name: str) -> tuple[Any, str]:
         from pytest_torchprof.system.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
 
         return opened(f"{self.address}/{name}", tries=TRIES)
 
-    def _asked(self, failed: str, ask: Callable[[], _Answer]) -> _Answer:
+    def _asked(self, failed: str, ask: Callable[[], _Answer], after: str = STAYS) -> _Answer:
         def refusal(why: str, _: Exception) -> TorchprofError:
-            text = f"{self.shown}: {failed}: {why}. What was judged so far stays; the same command goes on from there."
-            return TorchprofError(text, Code.REPORT_NOT_WRITTEN)
+            return TorchprofError(f"{self.shown}: {failed}: {why}. {after}", Code.REPORT_NOT_WRITTEN)
 
         with guarded(self.address, refusal):
             return patiently(ask, self.retries)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.fleet.bucket import Bucket
+from pytest_torchprof.fleet.bucket import NOTHING_JUDGED, STAYS, Bucket
 from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, judged
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.listed import Listed, from_root
@@ -91,7 +91,7 @@ class FleetFolder(Struct, frozen=True):
     def freeze(self, made: Callable[[], FrozenList]) -> FrozenList:
         """Return the list of the run, which is made and kept if there is none yet."""
         frozen = None if self.has_list else made()
-        with self._written():
+        with self._written(has_begun=frozen is None):
             (self.path / PARTS).mkdir(parents=True, exist_ok=True)
             if frozen is not None and self.bucket is not None:
                 self.bucket.put_once(LIST, msgspec.json.encode(frozen))
@@ -189,8 +189,8 @@ class FleetFolder(Struct, frozen=True):
                 self.bucket.put(name, self.path / name)
         return summary
 
-    def _written(self) -> _Written:
-        return _Written(self.path)
+    def _written(self, *, has_begun: bool = True) -> _Written:
+        return _Written(self.path, has_begun=has_begun)
 
 
 @contextmanager
@@ -217,17 +217,15 @@ _RETRY: Final = re.compile(r"retry(\d+)-")
 class _Written:
     """Turns an error in writing into our own."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, has_begun: bool) -> None:
+        self._path, self._has_begun = path, has_begun
 
     def __enter__(self) -> None:
         """Nothing is to be done."""
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
-        """Raise our own error; what has been written so far stays, and the same command goes on from there."""
+        """Raise our own error; once a run has begun, what was judged stays, and the same command goes on from there."""
         if isinstance(problem, OSError):
-            text = (
-                f"{self._path}: cannot be written: {problem.strerror or problem}. What was judged so far stays; the "
-                "same command goes on from there."
-            )
-            raise TorchprofError(text, Code.REPORT_NOT_WRITTEN) from None
+            text = f"{self._path}: cannot be written: {problem.strerror or problem}."
+            after = STAYS if self._has_begun else NOTHING_JUDGED
+            raise TorchprofError(f"{text} {after}", Code.REPORT_NOT_WRITTEN) from None

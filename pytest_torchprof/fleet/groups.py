@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
-from pytest_torchprof.fleet.report import FindingRow, GroupRow, OtherStructure, Quantiles, opening
+from pytest_torchprof.fleet.report import DividedGroup, FindingRow, GroupRow, OtherStructure, Quantiles, opening
 from pytest_torchprof.fleet.rows import NUMBERS, USUAL
 from pytest_torchprof.fleet.summary import FleetTally
 from pytest_torchprof.report.outcome import Outcome
@@ -81,6 +81,8 @@ class Alike(Struct):
     """Files that should launch the same kernels: of one model, GPU and torch, of which the same is asked."""
 
     values: tuple[str | None, ...]
+    rule: str | None
+    rank: int | None
     members: dict[str, list[tuple[str, str, str | None]]] = field(default_factory=dict)
     """Name, path and member by structure."""
 
@@ -103,6 +105,16 @@ class Alike(Struct):
     def is_divided(self) -> bool:
         """Whether there are several structures, and no majority."""
         return len(self.members) > 1 and self.majority is None
+
+    def divided(self) -> DividedGroup:
+        """Return the group as a row, given that it is divided."""
+        return DividedGroup(
+            **dict(zip(USUAL, self.values, strict=True)),
+            rule=self.rule,
+            rank=self.rank,
+            files=self.count,
+            structures=len(self.members),
+        )
 
     def others(self) -> Iterable[OtherStructure]:
         """Yield the files that are not of the majority."""

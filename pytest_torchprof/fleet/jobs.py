@@ -110,24 +110,27 @@ class GatheredJobs:
     def each(self) -> Iterator[tuple[JobName, list[RankFile]]]:
         """Yield the jobs in the order of their names, each with its files in the order in which they were seen.
 
-        A rank that lies alone is no job, unless something is asked of its ranks together.
+        Recordings of a single rank are no job, however many there are, unless something is asked of all ranks together.
         """
         apart = [job for name, files in self._files.items() for job in _by_folder(name, files)]
-        for name, files in sorted(apart, key=lambda job: job[0]):
-            if len(files) > 1 or any(_together(file.question) for file in files):
-                yield name, files
+        yield from sorted(apart, key=lambda job: job[0])
 
 
 def _by_folder(name: JobName, files: list[RankFile]) -> Iterator[tuple[JobName, list[RankFile]]]:
-    """Yield the files of a run; by folders where ranks occur several times, for names of runs are used again."""
-    most = max(Counter(file.rank for file in files).values())
-    folders = {file.folder for file in files}
-    if most == 1 or len(folders) == 1:
-        yield name, files
-        return
-    for folder in sorted(folders):
-        in_folder = [file for file in files if file.folder == folder]
-        yield JobName(name.run, folder, name.ranks, name.test, name.label), in_folder
+    """Yield the jobs of a run; by folders where ranks occur several times, for names of runs are used again."""
+    times = Counter(file.rank for file in files)
+    folders = sorted({file.folder for file in files})
+    is_divided = len(folders) > 1 and max(times.values()) > 1
+    # Several files of one rank, such as those of several nights, are not of one job.
+    are_of_several = len(times) > 1
+    for job, own in (_in_folder(name, files, folder) for folder in folders) if is_divided else [(name, files)]:
+        if (len(own) > 1 and are_of_several) or any(_together(file.question) for file in own):
+            yield job, own
+
+
+def _in_folder(name: JobName, files: list[RankFile], folder: str) -> tuple[JobName, list[RankFile]]:
+    own = [file for file in files if file.folder == folder]
+    return JobName(name.run, folder, name.ranks, name.test, name.label), own
 
 
 def _together(question: Question) -> tuple[Asked, ...]:

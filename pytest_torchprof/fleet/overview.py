@@ -76,7 +76,8 @@ class Overview:
     def _see_structure(self, record: FileRecord, result: Result, name: str) -> None:
         if result.structure is not None:
             values = tuple(value_of(record, name, key) for key in USUAL)
-            alike = self._alike.setdefault((values, record.rule, result.device, result.rank), Alike(values))
+            key = (values, record.rule, result.device, result.rank)
+            alike = self._alike.setdefault(key, Alike(values, record.rule, result.rank))
             alike.see(result.structure, name, record.url, record.member)
 
     def _see_worst(self, record: FileRecord, result: Result, name: str) -> None:
@@ -106,15 +107,18 @@ class Overview:
 
     def report(self) -> FleetReport:
         """Return the report of the records that ``through`` has read."""
+        summary = self._all.summary()
+        divided = [alike.divided() for alike in self._alike.values() if alike.is_divided]
         return FleetReport(
             left=self._left,
-            summary=replace(self._all.summary(), jobs=self._of_jobs),
+            summary=replace(summary, listed=summary.listed + self._left, jobs=self._of_jobs),
             groups={key: group_rows(groups) for key, groups in self._groups.items()},
             findings=tuple(
                 sorted((own.row() for own in self._findings.values()), key=lambda row: (-row.files, row.code))
             ),
             other_structures=tuple(other for alike in self._alike.values() for other in alike.others()),
-            without_majority=sum(alike.is_divided for alike in self._alike.values()),
+            without_majority=len(divided),
+            divided=tuple(sorted(divided, key=lambda group: -group.files)),
             worst=tuple(file for _, file in sorted(self._worst, reverse=True, key=lambda row: row[0])),
             not_judged=tuple(self._not_judged),
             jobs=tuple(self._jobs),

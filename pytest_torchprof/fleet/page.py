@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import to_builtins
 
-from pytest_torchprof.fleet.texts import census_lines, left_line
+from pytest_torchprof.fleet.texts import census_lines, divided_line, left_line
 from pytest_torchprof.report.page.details import as_json
 from pytest_torchprof.report.page.document import compressed, document, text
 
@@ -19,9 +19,9 @@ _MOST_SHOWN: Final = 200
 
 def fleet_page(report: FleetReport, name: str) -> str:
     """Return the page of the run with this name."""
-    lines = census_lines(report.summary)
+    lines = census_lines(report.summary, report.left)
     if report.left:
-        lines.append(left_line(report.left, report.left + report.summary.listed))
+        lines.append(left_line(report.left, report.summary.listed))
     body = (
         '<a class="skip" href="#fleet">Skip to the files</a>'
         f'<header><h1><span class="brand">torchprof</span> Fleet {text(name)}</h1>'
@@ -40,7 +40,8 @@ def fleet_page(report: FleetReport, name: str) -> str:
 
 def _shown(report: FleetReport) -> dict[str, Any]:
     plain: dict[str, Any] = to_builtins(report)
-    for name in ("other_structures", "not_judged"):
+    plain["divided"] = [divided_line(group) for group in report.divided]
+    for name in ("other_structures", "divided", "not_judged"):
         plain[f"more_{name}"] = max(len(plain[name]) - _MOST_SHOWN, 0)
         plain[name] = plain[name][:_MOST_SHOWN]
     return plain

@@ -26,6 +26,15 @@ _AT_ONCE: Final = 16
 """How many files are asked for together."""
 
 
+_NOTHING_THERE: Final = "there is nothing at this address."
+_OF_NO_PARTS: Final = ("support range requests", "Cannot seek streaming HTTP file")
+"""What fsspec says of web servers that send files only as a whole, in its own advice."""
+_NO_PARTS: Final = (
+    "the archive cannot be read: its server sends files only as a whole, and an archive is read in parts. Copy it to "
+    "this machine and name the copy."
+)
+
+
 def refuse_unreachable(address: str) -> None:
     """Raise TorchprofError if the library that reads an address is not installed."""
     problem = why_not_installed(dict.fromkeys(["fsspec", MODULES.get(protocol_of(address), "fsspec")]), "fleet")
@@ -37,6 +46,10 @@ def asked(address: str, ask: Callable[[], _Answer], retries: int) -> _Answer:
     """Return the answer of a store, which is asked again where it gives none; TorchprofError if it never does."""
 
     def refusal(why: str, problem: Exception) -> TorchprofError:
+        if is_missing(problem):
+            return TorchprofError(f"{without_passwords(address)}: {_NOTHING_THERE}", Code.RECORDING_MISSING)
+        if any(text in why for text in _OF_NO_PARTS):
+            return TorchprofError(f"{without_passwords(address)}: {_NO_PARTS}", Code.RECORDING_UNREADABLE)
         code = Code.BAD_USAGE if isinstance(problem, ImportError | ValueError) else Code.RECORDING_UNREADABLE
         return TorchprofError(f"{without_passwords(address)}: cannot be read: {why}", code)
 

@@ -31,8 +31,9 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     """The files that have one thing in common."""
 
     value: str | None
-    """The value that they have in common; None if it is not known."""
+    """The value that they have in common; None if it is not known, or if no rule fits them."""
     listed: int
+    """How many of them have a record."""
     judged: int
     hold: int
     missed: int
@@ -75,6 +76,19 @@ class OtherStructure(Struct, frozen=True, kw_only=True):
     """How many files the group has."""
     command: str
     """The command that shows how it differs."""
+
+
+class DividedGroup(Struct, frozen=True, kw_only=True):
+    """Files that should launch the same kernels, and of which no structure is that of more than half."""
+
+    model: str | None
+    gpu: str | None
+    torch: str | None
+    rule: str | None
+    rank: int | None
+    files: int
+    structures: int
+    """How many different ones they have."""
 
 
 class WorstFile(Struct, frozen=True, kw_only=True):
@@ -128,15 +142,17 @@ class FleetReport(Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     left: int
-    """How many files have no record yet."""
+    """How many of the files listed have no record yet."""
     summary: FleetSummary
-    """The summary of the files that have a record."""
+    """The number of files listed, and what those came to that have a record."""
     groups: dict[str, tuple[GroupRow, ...]]
     """The groups by what their files have in common: model, gpu, torch, or a key of a manifest."""
     findings: tuple[FindingRow, ...]
     other_structures: tuple[OtherStructure, ...]
     without_majority: int
     """How many groups have several structures, none of which more than half of their files have."""
+    divided: tuple[DividedGroup, ...] = ()
+    """Those groups, the largest first."""
     worst: tuple[WorstFile, ...]
     not_judged: tuple[NotJudged, ...]
     jobs: tuple[JobRow, ...]

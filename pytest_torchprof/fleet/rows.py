@@ -51,6 +51,8 @@ class FleetRow(Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int | None
     limits_missed: tuple[str, ...]
     findings: tuple[str, ...]
+    metadata: dict[str, str]
+    """What a manifest says of it besides."""
 
 
 def row_of(record: FileRecord, name: str) -> FleetRow:
@@ -71,6 +73,7 @@ def row_of(record: FileRecord, name: str) -> FleetRow:
         rank=None if result is None else result.rank,
         limits_missed=() if result is None else missed_limits(result),
         findings=() if result is None else tuple(dict.fromkeys(finding.code for finding in result.findings)),
+        metadata=record.metadata,
     )
 
 

@@ -50,15 +50,11 @@ class FleetRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: tuple[str, ...] = ("*",)
     """Patterns of paths; one that does not begin at the root may begin at any folder."""
     where: dict[str, str] = {}
-    """Patterns of what a manifest says."""
+    """Patterns of what a manifest says, which is compared as text."""
     device: str | None = None
     step: str | None = None
     limits: dict[str, Any] = {}
     thresholds: dict[str, float] = {}
-
-
-class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
-    rule: tuple[FleetRule, ...]
 
 
 def read_rules(path: Path) -> tuple[FleetRule, ...]:
@@ -66,22 +62,39 @@ def read_rules(path: Path) -> tuple[FleetRule, ...]:
     import tomllib  # noqa: PLC0415 - each process judges by what it is handed, without the file
 
     try:
-        written = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        rules = msgspec.convert(written, _RulesFile).rule
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise TorchprofError(f"{path}: the rules cannot be read: {problem.strerror}", Code.BAD_USAGE) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise TorchprofError(f"{path}: expected rules in TOML, [[rule]]: {problem}", Code.BAD_VALUE) from None
-    named = tuple(
-        rule if rule.name is not None else msgspec.structs.replace(rule, name=f"rule {number}")
-        for number, rule in enumerate(rules, 1)
-    )
+    tables = content.pop("rule", None)
+    if not isinstance(tables, list) or content:
+        text = f"{path}: expected rules in TOML, [[rule]], and nothing beside them"
+        raise TorchprofError(text, Code.BAD_VALUE)
+    named = tuple(_rule(path, f"rule {number}", table) for number, table in enumerate(tables, 1))
     for rule in named:
         try:
             read(_asked_by(rule, ()))
         except TorchprofError as problem:
             raise TorchprofError(f"{path}: {rule.name}: {problem.text}", problem.code) from None
     return named
+
+
+def _rule(path: Path, called: str, table: object) -> FleetRule:
+    """Return the rule that a table of the file holds; it is ``called`` so unless it has a name."""
+    if isinstance(table, dict):
+        table = {"name": called} | table
+        if isinstance(where := table.get("where"), dict):
+            table["where"] = {name: _pattern(value) for name, value in where.items()}
+    try:
+        return msgspec.convert(table, FleetRule)
+    except msgspec.ValidationError as problem:
+        raise TorchprofError(f"{path}: {called}: {problem}", Code.BAD_VALUE) from None
+
+
+def _pattern(value: object) -> object:
+    """Return a number, true or false as the text that metadata of a manifest is kept as; all else as it is."""
+    return msgspec.json.encode(value).decode() if isinstance(value, bool | int | float) else value
 
 
 def question_of(file: Listed, rules: Sequence[FleetRule], limits: tuple[str, ...]) -> Question:

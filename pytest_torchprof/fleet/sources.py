@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections import Counter
 from functools import lru_cache, partial
-from glob import glob, has_magic
+from glob import glob, has_magic, iglob
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
@@ -16,14 +16,14 @@ from pytest_torchprof.fleet.listed import Listed, address_of, file_at_path, file
 from pytest_torchprof.fleet.manifests import MANIFEST, files_of_lines, files_of_manifest
 from pytest_torchprof.fleet.remote import asked, files_now, refuse_unreachable
 from pytest_torchprof.fleet.run_files import is_of_run
-from pytest_torchprof.profiles import may_be_recording, traces_in
+from pytest_torchprof.profiles import ENDINGS, may_be_recording, traces_in
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name, stacks_name
 from pytest_torchprof.system.archives import DAMAGED, is_archive, is_tar
 from pytest_torchprof.system.remote.addresses import is_remote
 from pytest_torchprof.system.remote.files import read_at, reading
-from pytest_torchprof.text import without_passwords
+from pytest_torchprof.text import enumerated, without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,13 +55,14 @@ def listed(sources: Iterable[str], apart_from: str | Path, elsewhere: Elsewhere)
                 f"{problem}, and what a run writes is not judged. Name another folder.", Code.BAD_USAGE
             )
         if not own:
-            raise TorchprofError(f"{without_passwords(source)}: {_why_empty(source)}", Code.RECORDING_MISSING)
+            problem = f"{without_passwords(source)}: {_why_empty(source, elsewhere)}"
+            raise TorchprofError(problem, Code.RECORDING_MISSING)
         files |= {_key(file): file for file in own}
         if source.endswith(MANIFEST):
             for file in own:
                 if stated.setdefault(_key(file), file) != file:
                     problem = (
-                        f"{without_passwords(source)}: {file.name} is named twice, and not with the same: keep one"
+                        f"{without_passwords(source)}: two lines say different things of {file.name}; keep one of them"
                     )
                     raise TorchprofError(problem, Code.BAD_USAGE)
     # What a manifest says of a file counts, wherever the file is named besides.
@@ -92,13 +93,23 @@ def _ways_left(itself: tuple[str, ...], keys: Sequence[_Key], stated: Collection
     return [key for key in keys if key in stated] or (direct or keys)[:1]
 
 
-def _why_empty(source: str) -> str:
+def _why_empty(source: str, elsewhere: Elsewhere) -> str:
     if source.endswith(MANIFEST) and (is_remote(source) or Path(address_of(source)).is_file()):
         return 'the manifest names no file: expected an object with "url" in each line.'
-    kinds = "expected files that end in .json or .json.gz (what Perfetto writes, .pftrace, is not read)"
-    if is_archive(source):
-        return f"there are no recordings in the archive: {kinds}."
-    return f"there are no recordings: {kinds}. Check the path."
+    if not _is_there(source, elsewhere):
+        if has_magic(source):
+            return "no file fits this pattern."
+        return "there is nothing at this address." if is_remote(source) else "there is no such file or folder."
+    where = " in the archive" if is_archive(source) else ""
+    return f"there are no recordings{where}: expected files that end in {enumerated(ENDINGS)}."
+
+
+def _is_there(source: str, elsewhere: Elsewhere) -> bool:
+    """Whether a source is anything, or a pattern fits anything."""
+    if is_remote(source):
+        return any(elsewhere.at(source))
+    path = address_of(source)
+    return os.path.lexists(path) or (has_magic(source) and any(iglob(path, recursive=True)))  # noqa: PTH207
 
 
 def _looked_up(files: Sequence[Listed], retries: int) -> list[Listed]:
@@ -128,9 +139,9 @@ def _files_of(source: str, elsewhere: Elsewhere) -> Iterator[Listed]:
         )
     elif path.suffix == MANIFEST and (path.is_file() or not path.exists()):
         yield from files_of_manifest(path)
-    elif path.exists() or not has_magic(source):
+    elif os.path.lexists(path):
         yield from _file_or_members(path)
-    else:
+    elif has_magic(source):
         matches = [Path(match) for match in glob(str(path), recursive=True)]  # noqa: PTH207 - it may begin anywhere
         for match in matches:
             if not match.is_dir():

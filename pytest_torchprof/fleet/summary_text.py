@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.fleet.folder import JOBS, RECORDS
 from pytest_torchprof.fleet.texts import LONGEST, census_lines, jobs_line
 from pytest_torchprof.limits import HOLDS, MISSED
+from pytest_torchprof.limits.evidence import FindingLine
 from pytest_torchprof.limits.limit_line import limit_in_one_line
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import and_more, counted, first_of, printable_line
@@ -16,10 +17,12 @@ from pytest_torchprof.text import and_more, counted, first_of, printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_torchprof.findings.catalogue import AnyFinding
     from pytest_torchprof.fleet.folder import FleetFolder
     from pytest_torchprof.fleet.jobs import JobRecord
     from pytest_torchprof.fleet.judging import FileRecord
     from pytest_torchprof.fleet.summary import FleetSummary
+    from pytest_torchprof.limits import Verdict
 
 _MOST_SHOWN: Final = 5
 """How many files of each kind are named."""
@@ -43,7 +46,7 @@ class Examples:
             self._note(
                 self.missed,
                 record,
-                [limit_in_one_line(limit) for limit in result.limits if limit.status == MISSED],
+                [line for limit in result.limits if limit.status == MISSED for line in _limit_lines(limit)],
             )
         elif result.outcome is Outcome.NOT_MEASURED:
             self._note(self.not_measured, record, [str(result.reason)])
@@ -86,13 +89,36 @@ def _job_lines(job: JobRecord) -> Iterator[str]:
     """Yield why a job is not judged, the limits that do not hold, and what its ranks show together."""
     if job.reason is not None and not job.limits:
         yield str(job.reason)
-    yield from (limit_in_one_line(verdict) for verdict in job.limits if verdict.status != HOLDS)
-    yield from (f"{finding.code}: {finding.message}" for finding in job.findings[:_MOST_SHOWN])
+    asked = [verdict for verdict in job.limits if verdict.status != HOLDS]
+    yield from chain.from_iterable(map(_limit_lines, asked))
+    forbidden = {finding.code for verdict in asked for finding in _forbidden(verdict)}
+    others = [finding for finding in job.findings if finding.code not in forbidden]
+    yield from (f"{finding.code}: {finding.message}" for finding in others[:_MOST_SHOWN])
+
+
+def _limit_lines(verdict: Verdict) -> Iterator[str]:
+    """Yield a limit and what was seen: of findings that are forbidden, what each kind says first."""
+    kinds: dict[str, list[AnyFinding]] = {}
+    for finding in _forbidden(verdict):
+        kinds.setdefault(finding.code, []).append(finding)
+    if not kinds:
+        yield limit_in_one_line(verdict)
+    for code, (first, *others) in islice(kinds.items(), _MOST_SHOWN):
+        yield f"{code} (forbidden): {first.message}{and_more(len(others))}"
+    if len(kinds) > _MOST_SHOWN:
+        yield f"...{and_more(len(kinds) - _MOST_SHOWN)} (forbidden)"
+
+
+def _forbidden(verdict: Verdict) -> list[AnyFinding]:
+    return [line.finding for line in verdict.evidence if isinstance(line, FindingLine)]
 
 
 def _of_ranks(job: JobRecord) -> str:
-    ranks = counted(job.job.ranks, "rank")
-    there = f"{job.job.ranks - len(job.missing):,} of {ranks}" if job.missing else ranks
-    if job.files != job.job.ranks - len(job.missing):
-        there = f"{counted(job.files, 'file')} of {there}"
-    return f"{there}, without rank {first_of(list(map(str, job.missing)), _MOST_SHOWN)}" if job.missing else there
+    ranks, there = counted(job.job.ranks, "rank"), job.job.ranks - len(job.missing)
+    text = f"{there:,} of {ranks}" if job.missing else ranks
+    if job.files != there:
+        text += f", in {counted(job.files, 'file')}"
+    if not job.missing:
+        return text
+    missing = first_of(list(map(str, job.missing)), _MOST_SHOWN)
+    return f"{text}; ranks {missing} are missing" if len(job.missing) > 1 else f"{text}; rank {missing} is missing"

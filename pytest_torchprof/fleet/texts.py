@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.fleet.rows import GPU, TORCH
+from pytest_torchprof.fleet.rows import GPU, RULE, TORCH
 from pytest_torchprof.text import and_more, counted, cut_inside, first_of, printable, printable_line, show_us, wrapped
 from pytest_torchprof.text.tables import Column, headed, table_lines
 
@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_torchprof.fleet.jobs import JobsSummary
-    from pytest_torchprof.fleet.report import FleetReport, GroupRow, NotJudged, WorstFile
+    from pytest_torchprof.fleet.report import DividedGroup, FleetReport, GroupRow, NotJudged, WorstFile
     from pytest_torchprof.fleet.status import FleetStatus
     from pytest_torchprof.fleet.summary import FleetSummary
 
 LONGEST: Final = 500
 """The most characters of a line that holds what others have written."""
 _TITLES: Final = {GPU: "GPU", TORCH: "torch"}
-_UNKNOWN: Final = "not known"
+_NOT_KNOWN: Final = "not known"
+_UNKNOWN: Final = {RULE: "no rule"}
+"""What stands for a value that a file does not have; of all others it is not known."""
 
 
-def census_lines(summary: FleetSummary) -> list[str]:
-    """Return what became of the files, in numbers that add up."""
+def census_lines(summary: FleetSummary, left: int = 0) -> list[str]:
+    """Return what became of the files, in numbers that add up; ``left``: how many of them have no record yet."""
     listed = (
         f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
-        f"{summary.quarantined:,} quarantined"
+        f"{summary.quarantined:,} quarantined{f', {left:,} left' if left else ''}"
     )
     judged = (
         f"{summary.judged:,} judged: {summary.hold:,} hold, {summary.missed:,} missed, {summary.without_limits:,} "
@@ -48,6 +50,22 @@ def jobs_line(jobs: JobsSummary) -> str:
 def left_line(left: int, of: int) -> str:
     """Return that files have no record yet, and what to do."""
     return f"without a record so far: {left:,} of {counted(of, 'file')}; torchprof fleet run judges them"
+
+
+def divided_line(group: DividedGroup) -> str:
+    """Return which group has no kernels that most of its files launch, and how many different ones it has."""
+    parts = [
+        f"model {_known(group.model)}",
+        f"GPU {_known(group.gpu)}",
+        f"torch {_known(group.torch)}",
+        *([] if group.rule is None else [f"rule {printable_line(group.rule)}"]),
+        *([] if group.rank is None else [f"rank {group.rank}"]),
+    ]
+    return f"{', '.join(parts)}: {counted(group.files, 'file')}, {counted(group.structures, 'structure')}"
+
+
+def _known(value: str | None) -> str:
+    return _NOT_KNOWN if value is None else printable_line(value)
 
 
 def status_lines(status: FleetStatus, width: int) -> Iterator[str]:
@@ -80,9 +98,9 @@ _SHARD_COLUMNS: Final = (
 
 def report_lines(report: FleetReport, top: int, width: int) -> Iterator[str]:
     """Yield what all records tell, with ``top`` rows of each table."""
-    head = census_lines(report.summary)
+    head = census_lines(report.summary, report.left)
     if report.left:
-        head.append(left_line(report.left, report.left + report.summary.listed))
+        head.append(left_line(report.left, report.summary.listed))
     yield from chain.from_iterable(wrapped(line, "  ", width=width) for line in head)
     for key, rows in report.groups.items():
         heading = f"by {_TITLES.get(key, printable(key))}: {counted(len(rows), 'group')}"
@@ -111,8 +129,9 @@ def _table(rows: Sequence[object], columns: Sequence[Column], heading: str, top:
 
 def _group_columns(key: str) -> list[Column]:
     title = _TITLES.get(key, printable_line(key))
+    unknown = _UNKNOWN.get(key, _NOT_KNOWN)
     return [
-        Column(title, lambda row: _UNKNOWN if row.value is None else printable_line(row.value), "left"),
+        Column(title, lambda row: unknown if row.value is None else printable_line(row.value), "left"),
         Column("files", lambda row: f"{row.listed:,}"),
         Column("hold", lambda row: f"{row.hold:,}", leaves=6),
         Column("missed", lambda row: f"{row.missed:,}"),
@@ -180,9 +199,12 @@ _MOST_OF_NAME: Final = 60
 
 def _others(report: FleetReport, top: int, width: int) -> Iterator[str]:
     others = report.other_structures
-    if report.without_majority:
-        groups = counted(report.without_majority, "group")
-        yield from _heading(f"{groups} of model, GPU and torch without a structure that most files have", width)
+    if report.divided:
+        heading = "groups in which no more than half of the files launch the same kernels in the same order"
+        yield from _heading(f"{heading}: {len(report.divided):,}", width)
+    for group in report.divided[:top]:
+        yield from wrapped(divided_line(group), " " * 4, first="  ", width=width)
+    yield from _more(len(report.divided), top)
     if others:
         heading = "other kernels, or in another order, than most files of the same model, GPU and torch"
         yield from _heading(f"{heading}: {len(others):,}", width)

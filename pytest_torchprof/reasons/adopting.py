@@ -293,7 +293,7 @@ class RanksNotAdopted(Reason, frozen=True):
     CODE = Code.NO_RANK
     REMEDY = "where these ranks are enough, say files={there}"
     MEANING = "the job has more ranks than there are recordings, so limits may be missed where nobody looks"
-    ADVICE = "add the missing recordings; where these are enough, say so (`files=2`)"
+    ADVICE = "add the missing recordings; where these are enough, say so in the test (`files=2`)"
 
     missing: tuple[int, ...]
     there: int

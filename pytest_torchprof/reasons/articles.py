@@ -38,7 +38,7 @@ _LONGEST_TEXT: Final = 80
 _MANY: Final = 6
 """Texts that are not listed where all mean the same: whoever has one has its code."""
 
-# A value for each type of a field; "<name>" is printed as NAME, and the numbers as N.
+# A value for each type of a field; "<name>" is printed as NAME, the numbers as N, and those of bytes as SIZE.
 _VALUES: Final[Mapping[str, Any]] = {
     "int": 3000,
     "int | None": 7,
@@ -81,6 +81,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "tuple[tuple[int, str], ...]": (),
     "tuple[tuple[int, Gap], ...]": ((3000, Gap.NO_TIME),),
 }
+_SIZE: Final = re.compile(r"\b2\.93 KiB")
 _NUMBERS: Final = re.compile(r"\b(3,?000|2,?500|2\.50|250000)(\.0)?\b")
 
 
@@ -146,9 +147,12 @@ def _text(kind: type[Reason]) -> str:
 
 
 def _in_a_cell(text: str) -> str:
-    """Return a text with N for numbers and names in capitals, without those that are joined to a word only at times."""
+    """Return a text with N for numbers, SIZE for bytes and names in capitals.
+
+    Names that are joined to a word only at times are left out.
+    """
     named = re.sub(r"<(\w+)>", lambda name: name[1].upper(), re.sub(r"(?<=\w)<\w+>", "", text))
-    return _NUMBERS.sub("N", named).replace("|", "/")
+    return _NUMBERS.sub("N", _SIZE.sub("SIZE", named)).replace("|", "/")
 
 
 def example(kind: type[Any], values: Mapping[str, Any]) -> Any:

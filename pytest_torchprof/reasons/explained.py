@@ -124,7 +124,7 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
         meaning="the job has more ranks than there are recordings, so limits may be missed where nobody looks",
         remedy=(
             "add the missing recordings, or check those you have one by one; in a test, say how many to expect "
-            "(`files=2`)"
+            "(`files=2`); in a fleet, name those of one rank only, which are judged like any others"
         ),
     ),
     Code.RANK_LOST: Explained(

@@ -38,7 +38,7 @@ class TookTooLong(Reason, frozen=True):
 
     CODE = Code.TOOK_TOO_LONG
     FOR_THE_DOCTOR = False
-    SENTENCE = "it took more than {limit_us:us}, also when it was tried alone"
+    SENTENCE = "it took more than {limit_us:us}, even when tried alone"
     REMEDY = "give files more time with --timeout, or record fewer steps"
 
     limit_us: float
@@ -49,7 +49,7 @@ class TookTooMuchMemory(Reason, frozen=True):
 
     CODE = Code.OUT_OF_MEMORY
     FOR_THE_DOCTOR = False
-    SENTENCE = "it takes more than {limit:bytes} of memory, also when it was tried alone"
+    SENTENCE = "it takes more than {limit:bytes} of memory, even when tried alone"
     REMEDY = "give files more with --memory, or record fewer steps"
 
     limit: int

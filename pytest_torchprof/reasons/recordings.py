@@ -97,10 +97,13 @@ class MadeWithoutGpu(Reason, frozen=True):
 
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "the recording has no GPU operation and no launch: it was made without the GPU"
-    REMEDY = 'where the CPU was to be measured, say so: --device cpu, load(path, device="cpu")'
+    REMEDY = (
+        'where the CPU was to be measured, say so: --device cpu, load(path, device="cpu"), or device = "cpu" in a rule '
+        "of a fleet"
+    )
     ADVICE = (
-        "record it with `ProfilerActivity.CUDA`; if the CPU was to be measured, use `--device cpu` or `load(path, "
-        'device="cpu")`'
+        "record it with `ProfilerActivity.CUDA`; if the CPU was to be measured, use `--device cpu`, `load(path, "
+        'device="cpu")`, or `device = "cpu"` in a rule of a fleet'
     )
 
 
@@ -114,7 +117,7 @@ class GpuNotRecorded(Reason, frozen=True):
     )
     REMEDY = (
         "record with ProfilerActivity.CUDA; where the CPU was to be measured, say so: --device cpu, load(path, "
-        'device="cpu")'
+        'device="cpu"), or device = "cpu" in a rule of a fleet'
     )
     MEANING = "the machine has a GPU, and the profiler did not record it, or nothing was launched"
 

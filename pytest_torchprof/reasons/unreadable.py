@@ -104,6 +104,13 @@ class GoneSinceListed(OfPath, frozen=True):
     SENTENCE = "{path} is not there any more."
 
 
+class NothingAtAddress(OfPath, frozen=True):
+    """A manifest names an address at which nothing was when the files were listed, nor when it is read."""
+
+    CODE = Code.RECORDING_MISSING
+    SENTENCE = "There is nothing at {path}."
+
+
 class StoreRefuses(OfPath, frozen=True):
     """A store does not give a file."""
 

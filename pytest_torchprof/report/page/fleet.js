@@ -64,9 +64,10 @@
   };
 
   const groups = (title, rows) => {
+    const unknown = title === "rule" ? "no rule" : "not known";
     const flat = rows.map((row) => ({
       ...row,
-      value: row.value ?? "not known",
+      value: row.value ?? unknown,
       not_judged: row.not_measured + row.quarantined,
       busy: row.numbers.gpu_busy_us?.median,
       slow: row.numbers.gpu_busy_us?.p90,
@@ -97,7 +98,7 @@
   for (const [key, rows] of Object.entries(report.groups)) groups(key === "gpu" ? "GPU" : key, rows);
 
   if (report.findings.length > 0) {
-    const rows = report.findings.map((row) => ({...row, share: row.files / report.summary.listed, median: row.saves_us.median || null, highest: row.saves_us.highest || null}));
+    const rows = report.findings.map((row) => ({...row, share: row.files / (report.summary.listed - report.left), median: row.saves_us.median || null, highest: row.saves_us.highest || null}));
     const columns = [
       {key: "code", title: "finding", kind: "text"},
       {key: "title", title: "what it is", kind: "text"},
@@ -130,7 +131,7 @@
     section("The worst", h("p", {class: "hint"}, "Those that miss most limits, then those where most time could be saved."), h("ol", {class: "files"}, rows));
   }
 
-  if (report.other_structures.length > 0 || report.without_majority > 0) {
+  if (report.other_structures.length > 0 || report.divided.length > 0) {
     const rows = report.other_structures.map((file) =>
       h(
         "li",
@@ -143,7 +144,9 @@
     section(
       "Other kernels than their group",
       h("p", {class: "hint"}, "Files that launch other kernels, or in another order, than most files of the same model, GPU and torch."),
-      report.without_majority > 0 && h("p", {}, `${plural(report.without_majority, "group")} without a structure that most files have.`),
+      report.divided.length > 0 && h("p", {}, "Groups in which no more than half of the files launch the same kernels in the same order:"),
+      report.divided.length > 0 && h("ul", {}, report.divided.map((line) => h("li", {}, h("bdi", {}, shown(line, 500))))),
+      report.more_divided > 0 && h("p", {}, `${show.count(report.more_divided)} more`),
       h("ol", {class: "files"}, rows),
       report.more_other_structures > 0 && h("p", {}, `${show.count(report.more_other_structures)} more`),
     );
