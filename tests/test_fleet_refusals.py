@@ -191,7 +191,7 @@ def test_a_tree_of_pages_is_listed_however_many_of_them_are_refused(web, traces,
         folder.mkdir(parents=True)
         own_recording({"one": number + 1}).write(folder / "run.json.gz")
     assert fleet(traces, "--into", tmp_path / "here") == 1
-    assert main(["fleet", "run", f"{web}/", "--into", str(tmp_path / "out"), *LIMITS[:2], "--retries", "2"]) == 1
+    assert fleet(f"{web}/", "--into", tmp_path / "out") == 1
     assert (tmp_path / "out" / "summary.json").read_bytes() == (tmp_path / "here" / "summary.json").read_bytes()
 
 

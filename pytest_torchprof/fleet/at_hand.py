@@ -79,7 +79,7 @@ def at_hand(file: Listed, copy: str | None) -> Iterator[str]:
 
 def _refuse_damaged(file: Listed, path: str | Path) -> None:
     """Raise UnreadableRecording for an archive in which nothing could be listed."""
-    if is_archive(file.shown):
+    if is_archive(file.shown) and Path(path).is_file():  # Opening a pipe may never end.
         try:
             with zipfile.ZipFile(path):
                 pass

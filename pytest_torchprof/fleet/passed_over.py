@@ -66,7 +66,9 @@ def _in_archives(sources: Iterable[str]) -> Iterator[str]:
     for source in sources:
         path = address_of(source)
         if not is_remote(source) and is_archive(path):
-            for match in [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True):  # noqa: PTH207
+            matches = [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True)  # noqa: PTH207
+            # Opening a pipe may never end.
+            for match in filter(os.path.isfile, matches):
                 with suppress(*DAMAGED), zipfile.ZipFile(match) as packed:
                     yield from packed.namelist()
 
