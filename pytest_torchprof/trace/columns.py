@@ -59,13 +59,19 @@ WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
 }
 """Operators that depend on inputs that are not tensors (numbers, types, strides, masks, groups): these are kept."""
 
-_FEW, _RARE = 4, 16
+_FEW, _RARE = 3, 16
+_BEGINNING = 1024
+"""So many entries tell at little cost what is not rare."""
 
 
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
     """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
-    rare = _places(column, values, len(column) // _RARE) if len(values) <= _FEW else None
+    rare = _places(column, values, len(column) // _RARE) if _seem_rare(column[:_BEGINNING], values) else None
     return list(compress(range(len(column)), map(values.__contains__, column))) if rare is None else sorted(rare)
+
+
+def _seem_rare(beginning: Sequence[int], values: AbstractSet[int]) -> bool:
+    return len(values) <= _FEW and sum(map(beginning.count, values)) <= len(beginning) // _RARE
 
 
 def _places(column: Sequence[int], values: AbstractSet[int], most: int) -> list[int] | None:
