@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import compress, islice
+from itertools import compress
 from math import inf
 from operator import gt, lt, not_
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
         order = sorted(range(len(starts)), key=starts.__getitem__)
         starts, ends, named = ([column[i] for i in order] for column in (starts, ends, named))
     # Nothing runs before a start exactly if as many have ended as have begun.
-    begins = [True, *map(gt, islice(starts, 1, None), sorted(ends))][: len(starts)]
+    begins = [True, *map(gt, starts[1:], sorted(ends))][: len(starts)]
     began, until, opening = list(compress(starts, begins)), list(compress(ends, begins)), list(compress(named, begins))
     closing = opening.copy()
     # Nearly all blocks have a single member; only the others are gone through one by one.
