@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from pytest_torchprof.trace.columns import in_order
+from pytest_torchprof.trace.columns import in_order, picked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ def union(starts: Iterable[int], ends: Iterable[int]) -> Spans:
 
 def of(columns: Timed, members: Collection[int]) -> Spans:
     """Return when any of these events ran."""
-    return union(map(columns.start.__getitem__, members), map(columns.end.__getitem__, members))
+    return union(picked(columns.start, members), picked(columns.end, members))
 
 
 def union_of(several: Iterable[Spans]) -> Spans:

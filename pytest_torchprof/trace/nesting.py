@@ -17,7 +17,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.unreadable import NestedOperators
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
-from pytest_torchprof.trace.columns import ABSENT, Calls, in_order
+from pytest_torchprof.trace.columns import ABSENT, Calls, in_order, picked
 from pytest_torchprof.trace.intervals import merged
 
 if TYPE_CHECKING:
@@ -224,11 +224,11 @@ def _by_start(columns: Ranges | Calls, members: Sequence[int]) -> _InTurn:
     if isinstance(members, range):
         starts, ends = columns.start, columns.end
     else:
-        starts, ends = [columns.start[i] for i in members], [columns.end[i] for i in members]
+        starts, ends = picked(columns.start, members), picked(columns.end, members)
     if in_order(starts):
         return _InTurn(members, starts, ends)
     order = sorted(members, key=columns.start.__getitem__)
-    return _InTurn(order, sorted(starts), [columns.end[i] for i in order])
+    return _InTurn(order, sorted(starts), picked(columns.end, order))
 
 
 def _longest_first(ranges: _InTurn, ends: Sequence[int]) -> _InTurn:
