@@ -163,16 +163,17 @@ class Nesting:
         among = sorted(self._begun_during(holders)) if _FEW * len(holders) < len(parent) else range(len(parent))
         return [i for i in among if parent[i] in holders]
 
-    def _begun_during(self, holders: Iterable[int]) -> Iterator[int]:
-        """Yield the ranges that began while one of these ran on their thread."""
-        ranges = self._ranges
+    def _begun_during(self, holders: Iterable[int]) -> list[int]:
+        """Return the ranges that began while one of these ran on their thread."""
+        ranges, begun = self._ranges, list[int]()
         ran: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for i in holders:
             ran[ranges.thread[i]].append((ranges.start[i], ranges.end[i]))
         for thread, times in ran.items():
             order, starts = self._order[thread], self._starts[thread]
             for since, until in merged(times):
-                yield from order[bisect_left(starts, since) : bisect_right(starts, until)]
+                begun += order[bisect_left(starts, since) : bisect_right(starts, until)]
+        return begun
 
     def chain(self, member: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first."""
