@@ -18,7 +18,8 @@ from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, picke
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.cpu_blocks import CpuBlocks
     from pytest_torchprof.trace import Trace
@@ -74,7 +75,7 @@ class SilentTime(Struct, frozen=True, kw_only=True):
 def step_time(
     trace: Trace,
     launched: Sequence[Sequence[int]],
-    communication: Container[int],
+    communication: AbstractSet[int],
     blocks: CpuBlocks,
     unrecorded: Spans,
 ) -> tuple[StepTime, tuple[SilentTime, ...]]:
@@ -193,18 +194,23 @@ def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Spans:
     return Spans(begins, ends)
 
 
-def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:
+def _roles(trace: Trace, communication: AbstractSet[int]) -> Iterator[_Ranges]:
     """Yield the ranges of each role, in the order of priority; operators have what of the recorded time is left."""
     start, end, kind = trace.gpu.start, trace.gpu.end, trace.gpu.kind
 
     def ran(members: list[int]) -> _Ranges:
         return picked(start, members), picked(end, members)
 
-    kernels = where(kind, {KERNEL})
-    yield ran([i for i in kernels if i not in communication])
-    yield ran(where(kind, {MEMCPY}))
-    yield ran(where(kind, {MEMSET}))
-    yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
+    of_kind: dict[int, list[int]] = {KERNEL: [], MEMCPY: [], MEMSET: []}
+    for i, of in enumerate(kind):
+        of_kind[of].append(i)
+    kernels = of_kind[KERNEL]
+    yield ran([i for i in kernels if i not in communication] if communication else kernels)
+    yield ran(of_kind[MEMCPY])
+    yield ran(of_kind[MEMSET])
+    yield _together(
+        ran([i for i in kernels if i in communication] if communication else []), *_named(trace, _COMMUNICATING)
+    )
     yield trace.calls.start, trace.calls.end
     yield _together(*_named(trace, LOADING_DATA))
 

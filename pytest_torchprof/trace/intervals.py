@@ -208,7 +208,7 @@ def covered_length(starts: Sequence[int], ends: Sequence[int]) -> int:
     if not starts:
         return 0
     # All from the first start to the last end but for the gaps, for which no ranges have to be made.
-    gaps: list[int] = [gap for gap in map(sub, starts[1:], ends) if gap > 0]
+    gaps = [start - end for start, end in zip(starts[1:], ends, strict=False) if start > end]
     return ends[-1] - starts[0] - sum(gaps)
 
 
