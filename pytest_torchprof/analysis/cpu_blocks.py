@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import compress, islice
+from itertools import compress
 from math import inf
 from operator import gt, lt, not_
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.devices.range_names import STEP
-from pytest_torchprof.trace.columns import ABSENT, in_order
+from pytest_torchprof.trace.columns import ABSENT, in_order, picked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def _calls_of_their_own(trace: Trace) -> Sequence[int]:
     """Return the calls that no operator holds from beginning to end: those that one does neither open nor close any."""
     # What no operator is around has one at ABSENT, which ended before all.
     until = [*trace.ops.end, -inf]
-    cut = map(lt, map(until.__getitem__, trace.around_calls), trace.calls.end)
+    cut = map(lt, picked(until, trace.around_calls), trace.calls.end)
     return list(compress(range(len(trace.calls)), cut))
 
 
@@ -47,7 +47,7 @@ def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
     kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
     alone = _calls_of_their_own(trace)
     starts, ends, named = (
-        [*[column[i] for i in outermost], *[noted[i] for i in kept], *[called[i] for i in alone]]
+        [*picked(column, outermost), *picked(noted, kept), *picked(called, alone)]
         for column, noted, called in (
             (ops.start, notes.start, calls.start),
             (ops.end, notes.end, calls.end),
@@ -56,9 +56,9 @@ def cpu_blocks(trace: Trace, outermost: Sequence[int]) -> CpuBlocks:
     )
     if not in_order(starts):
         order = sorted(range(len(starts)), key=starts.__getitem__)
-        starts, ends, named = ([column[i] for i in order] for column in (starts, ends, named))
+        starts, ends, named = (picked(column, order) for column in (starts, ends, named))
     # Nothing runs before a start exactly if as many have ended as have begun.
-    begins = [True, *map(gt, islice(starts, 1, None), sorted(ends))][: len(starts)]
+    begins = [True, *map(gt, starts[1:], sorted(ends))][: len(starts)]
     began, until, opening = list(compress(starts, begins)), list(compress(ends, begins)), list(compress(named, begins))
     closing = opening.copy()
     # Nearly all blocks have a single member; only the others are gone through one by one.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, picked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ def busy_ns(trace: Trace, gpu_ops: Iterable[int]) -> int:
     """Return the length of the union of the intervals of operations in start order, per device, then summed."""
     start, end = trace.gpu.start, trace.gpu.end
     return sum(
-        intervals.covered_length([start[i] for i in ops], sorted([end[i] for i in ops]))
+        intervals.covered_length(picked(start, ops), sorted(picked(end, ops)))
         for ops in by_device(trace, gpu_ops).values()
     )
 
@@ -61,13 +61,13 @@ class Occupation:
         for ops in by_device(trace, kernels).values():
             late = gpu.start[ops[0]] >= begin
             inside = ops if late else [i for i in ops if gpu.end[i] > begin]
-            starts, ends = list(map(gpu.start.__getitem__, inside)), list(map(gpu.end.__getitem__, inside))
+            starts, ends = picked(gpu.start, inside), picked(gpu.end, inside)
             self._devices.append(
                 (
                     starts if late else [max(start, begin) for start in starts],
                     ends,
-                    list(map(gpu.blocks_per_sm.__getitem__, inside)),
-                    list(map(gpu.occupancy.__getitem__, inside)),
+                    picked(gpu.blocks_per_sm, inside),
+                    picked(gpu.occupancy, inside),
                 )
             )
 
@@ -203,14 +203,14 @@ class Idle(Struct, frozen=True, kw_only=True):
 def idle_gaps(trace: Trace, gpu_ops: Iterable[int]) -> Gaps:
     """Return the gaps between operations, given in the order of their start; overlapping ones leave none."""
     order = list(gpu_ops)
-    starts, ends = list(map(trace.gpu.start.__getitem__, order)), list(map(trace.gpu.end.__getitem__, order))
+    starts, ends = picked(trace.gpu.start, order), picked(trace.gpu.end, order)
     # No event ends before it begins. So nothing runs before a start exactly if as many have ended as have begun, and
     # then those are the ones that began before.
     reached = sorted(ends)
     since, until, before = reached[:-1], starts[1:], order[1:]
     # What no call launched was not launched late.
     launched = [*trace.calls.start, _LONG_AGO]
-    launched_at = map(launched.__getitem__, map(trace.links.call_of.__getitem__, before))
+    launched_at = picked(launched, picked(trace.links.call_of, before))
     return Gaps(since, until, before, list(map(gt, launched_at, since))).chosen(list(map(lt, since, until)))
 
 

@@ -23,7 +23,7 @@ from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, picked, where
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class GpuWork:
         """Return how long at least one of these ran, inside the window."""
         start, end, begin = self.trace.gpu.start, self.trace.gpu.end, self.window[0]
         members = list(gpu_ops)
-        starts, ends = sorted([start[i] for i in members]), sorted([end[i] for i in members])
+        starts, ends = sorted(picked(start, members)), sorted(picked(end, members))
         if starts and starts[0] < begin:
             # What began before the window is an orphan; nothing ends after it.
             starts, ends = [max(instant, begin) for instant in starts], [max(instant, begin) for instant in ends]

@@ -24,7 +24,7 @@ from pytest_torchprof.kernels.operand_types import with_code, with_operands
 from pytest_torchprof.kernels.operands import CONTRACTING, Launch, complete
 from pytest_torchprof.reasons.errors import TorchprofError, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, picked, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,7 +119,7 @@ class Launching:
     def one_of_each_chain(self, gpu_ops: Sequence[int]) -> Iterable[int]:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
         unsure = self._trace.captured.unsure
-        chains = self._chains.numbers(map(self.op_of.__getitem__, gpu_ops))
+        chains = self._chains.numbers(picked(self.op_of, gpu_ops))
         if not unsure:
             return dict(zip(chains, gpu_ops, strict=True)).values()
         return dict(zip(zip(chains, map(unsure.__contains__, gpu_ops), strict=True), gpu_ops, strict=True)).values()
@@ -195,11 +195,11 @@ class Launching:
         apart = trace.captured.unsure.keys() | trace.collectives.keys()
         alike = [] if self._holds_code else [i for i in gpu_ops if i not in known and i not in apart]
         if alike:
-            ops, inputs = [*map(self.op_of.__getitem__, alike)], trace.ops.inputs
-            calls, called = map(trace.links.call_of.__getitem__, alike), trace.calls.name
+            ops, inputs = picked(self.op_of, alike), trace.ops.inputs
+            calls, called = picked(trace.links.call_of, alike), trace.calls.name
             launched = list(
                 zip(
-                    map(trace.gpu.name.__getitem__, alike),
+                    picked(trace.gpu.name, alike),
                     self._chains.numbers(ops),
                     [inputs[op] if op >= 0 else ABSENT for op in ops],
                     [called[call] if call >= 0 else ABSENT for call in calls],

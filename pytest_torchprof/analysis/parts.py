@@ -18,7 +18,7 @@ from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace import StepRange, intervals
 from pytest_torchprof.trace.captures import LANE
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, picked, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -197,10 +197,9 @@ class StepWork:
         self._trace, self._part = trace, part
         launched = trace.device_kind.has_launches
         columns, self._members = (trace.gpu, part.gpu_ops) if launched else (trace.ops, part.operators)
-        self._start = list(map(columns.start.__getitem__, self._members))
-        self._end = list(map(columns.end.__getitem__, self._members))
-        kind = trace.gpu.kind
-        self._kinds = [kind[i] for i in self._members] if launched else [KERNEL] * len(self._members)
+        self._start = picked(columns.start, self._members)
+        self._end = picked(columns.end, self._members)
+        self._kinds = picked(trace.gpu.kind, self._members) if launched else [KERNEL] * len(self._members)
 
     @cached_property
     def _durations_ns(self) -> list[int]:
@@ -242,7 +241,7 @@ class StepWork:
     @cached_property
     def _calls(self) -> Counter[int]:
         named, flush = self._trace.calls.name, self._trace.flush
-        calls = Counter(map(named.__getitem__, self._part.calls))
+        calls = Counter(picked(named, self._part.calls))
         if flush is not None and flush in self._part.calls:
             calls[named[flush]] -= 1
         return calls

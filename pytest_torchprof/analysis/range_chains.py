@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.trace.columns import picked
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -47,7 +49,7 @@ class RangeChains:
             for member in reversed(above):
                 known = longer[number].get(named[member])
                 number = chain_of[member] = self._longer_by(number, named[member]) if known is None else known
-        return list(map(chain_of.__getitem__, listed))
+        return picked(chain_of, listed)
 
     def _longer_by(self, number: int, name: int) -> int:
         self._longer[number][name] = len(self._chains)

@@ -14,11 +14,12 @@ from pytest_torchprof.devices.range_names import LOADING_DATA
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, picked, where
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.cpu_blocks import CpuBlocks
     from pytest_torchprof.trace import Trace
@@ -74,7 +75,7 @@ class SilentTime(Struct, frozen=True, kw_only=True):
 def step_time(
     trace: Trace,
     launched: Sequence[Sequence[int]],
-    communication: Container[int],
+    communication: AbstractSet[int],
     blocks: CpuBlocks,
     unrecorded: Spans,
 ) -> tuple[StepTime, tuple[SilentTime, ...]]:
@@ -167,8 +168,8 @@ def _neighbours(silent: Spans, steps: Spans, blocks: CpuBlocks) -> Iterable[tupl
     """
     # In a gap nothing runs: as many blocks have begun before it as have ended.
     places = intervals.passed(blocks.ends, silent.starts)
-    after = list(map(blocks.closing.__getitem__, places))
-    before = list(map(blocks.opening.__getitem__, places))
+    after = picked(blocks.closing, places)
+    before = picked(blocks.opening, places)
     firsts = [0, *map(bisect_left, repeat(silent.starts), steps.starts[1:]), len(silent)]
     for (begin, until), first, behind in zip(steps, firsts, firsts[1:], strict=False):
         begins = bisect_right(places, bisect_right(blocks.ends, begin), first, behind)
@@ -188,23 +189,28 @@ def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Spans:
     begins, ends = [], []
     for step, gpu_ops in zip(trace.steps, launched, strict=True):
         begins.append(max(reached, step.start_ns))
-        reached = max([begins[-1], step.end_ns, *map(end.__getitem__, gpu_ops)])
+        reached = max([begins[-1], step.end_ns, *picked(end, gpu_ops)])
         ends.append(reached)
     return Spans(begins, ends)
 
 
-def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:
+def _roles(trace: Trace, communication: AbstractSet[int]) -> Iterator[_Ranges]:
     """Yield the ranges of each role, in the order of priority; operators have what of the recorded time is left."""
     start, end, kind = trace.gpu.start, trace.gpu.end, trace.gpu.kind
 
     def ran(members: list[int]) -> _Ranges:
-        return [start[i] for i in members], [end[i] for i in members]
+        return picked(start, members), picked(end, members)
 
-    kernels = where(kind, {KERNEL})
-    yield ran([i for i in kernels if i not in communication])
-    yield ran(where(kind, {MEMCPY}))
-    yield ran(where(kind, {MEMSET}))
-    yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
+    of_kind: dict[int, list[int]] = {KERNEL: [], MEMCPY: [], MEMSET: []}
+    for i, of in enumerate(kind):
+        of_kind[of].append(i)
+    kernels = of_kind[KERNEL]
+    yield ran([i for i in kernels if i not in communication] if communication else kernels)
+    yield ran(of_kind[MEMCPY])
+    yield ran(of_kind[MEMSET])
+    yield _together(
+        ran([i for i in kernels if i in communication] if communication else []), *_named(trace, _COMMUNICATING)
+    )
     yield trace.calls.start, trace.calls.end
     yield _together(*_named(trace, LOADING_DATA))
 
@@ -219,4 +225,4 @@ def _named(trace: Trace, prefixes: tuple[str, ...]) -> Iterator[_Ranges]:
     names = {i for i, name in enumerate(trace.names) if name.startswith(prefixes)}
     for part in (trace.ops, trace.annotations) if names else ():
         members = where(part.name, names)
-        yield [part.start[i] for i in members], [part.end[i] for i in members]
+        yield picked(part.start, members), picked(part.end, members)

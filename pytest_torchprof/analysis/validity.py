@@ -56,7 +56,7 @@ from pytest_torchprof.reasons.recordings import (
 )
 from pytest_torchprof.text.expressions import Expression
 from pytest_torchprof.trace import SENTINEL
-from pytest_torchprof.trace.columns import ABSENT, where
+from pytest_torchprof.trace.columns import ABSENT, picked, where
 from pytest_torchprof.trace.gpus import listed_names
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _ran_before_launch(trace: Trace) -> Reason | None:
     gpu = trace.gpu
     # What has no launch, -1, finds the last entry.
     launched = [*trace.calls.start, -inf]
-    ahead_ns = list(map(sub, map(launched.__getitem__, trace.links.call_of), gpu.start))
+    ahead_ns = list(map(sub, picked(launched, trace.links.call_of), gpu.start))
     if not ahead_ns or (most := max(ahead_ns)) <= _APART_NS:
         return None
     operations = sum(ns > _APART_NS for ns in ahead_ns)

@@ -33,6 +33,7 @@ from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.reasons.findings import ElementsOfSomeUnknown, OptimizerOfSomeUnknown, ProductsOfSomeUnknown
+from pytest_torchprof.trace.columns import picked
 from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
 
     for ops in work.launched_together:
         # A byte for each kernel, 1 for those in question: of tens of thousands a few stand in long runs.
-        in_question = bytes(map(fusible.__contains__, map(name.__getitem__, ops)))
+        in_question = bytes(map(fusible.__contains__, picked(name, ops)))
         for run in _runs(in_question, least):
             members = ops[run]
             sized = zip(map(size, members), members, strict=True)

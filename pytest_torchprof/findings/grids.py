@@ -23,7 +23,7 @@ from pytest_torchprof.findings.finding import (
 )
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, picked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,7 +108,7 @@ def _partly_filled_times(work: GpuWork) -> Iterator[_PartlyFilled]:
     for device, ops in work.by_device.items():
         kernels = [i for i in ops if kind[i] == KERNEL]
         # Mostly none runs beside another, and nothing need be grouped.
-        if all(map(le, [end[i] for i in kernels], [start[i] for i in kernels[1:]])):
+        if all(map(le, picked(end, kernels), picked(start, kernels[1:]))):
             yield from alone(device, kernels)
             continue
         for together in _beside_each_other(kernels, start, end):
@@ -204,7 +204,7 @@ _SMALL_GRIDS_KNOWN = need_known_operations(BlocksOfSomeUnknown(), _small_grids, 
 def _grids_known(analysis: Analysis, share: float) -> bool:
     """Whether kernels with an unknown grid could not make a finding together with those with a small one."""
     blocks = analysis.trace.gpu.blocks_per_sm
-    all_known = min(map(blocks.__getitem__, analysis.gpu_work.kernels), default=0.0) >= 0
+    all_known = min(picked(blocks, analysis.gpu_work.kernels), default=0.0) >= 0
     return all_known or _SMALL_GRIDS_KNOWN.there(analysis, share)
 
 

@@ -15,6 +15,7 @@ from pytest_torchprof.findings.places import source_of_calls
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import picked
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[in
     """Return for each call that blocks longer, and in which the GPU works less than this share, its idle time."""
     work, calls = analysis.gpu_work, analysis.trace.calls
     long = [i for i in work.blocking if calls.end[i] - calls.start[i] > longer_us * 1000]
-    starts, ends = [calls.start[i] for i in long], [calls.end[i] for i in long]
+    starts, ends = picked(calls.start, long), picked(calls.end, long)
     waits = zip(long, map(sub, ends, starts), work.worked_ns(starts, ends), strict=True)
     return {i: spent - worked for i, spent, worked in waits if worked < most * spent}
 
@@ -147,7 +148,7 @@ def _took_and_worked(analysis: Analysis) -> tuple[dict[_Kind, int], dict[_Kind, 
         members[kind_of[op]].append(i)
     took_ns, worked_ns = {}, {}
     for kind, those in members.items():
-        starts, ends = list(map(calls.start.__getitem__, those)), list(map(calls.end.__getitem__, those))
+        starts, ends = picked(calls.start, those), picked(calls.end, those)
         took_ns[kind] = sum(map(sub, ends, starts))
         worked_ns[kind] = sum(analysis.gpu_work.worked_ns(starts, ends))
     return took_ns, worked_ns

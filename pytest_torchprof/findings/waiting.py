@@ -32,7 +32,7 @@ from pytest_torchprof.findings.places import ranges_around, source_of_times
 from pytest_torchprof.findings.silence import silent_ns, silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL, where
+from pytest_torchprof.trace.columns import KERNEL, picked, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -167,8 +167,8 @@ def _at_work_ns(analysis: Analysis) -> int:
     trace, work, ops, calls = analysis.trace, analysis.gpu_work, analysis.trace.ops, analysis.trace.calls
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
     ran = intervals.union(
-        [*[ops.start[i] for i in work.outermost], *calls.start, *trace.frames.start],
-        [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
+        [*picked(ops.start, work.outermost), *calls.start, *trace.frames.start],
+        [*picked(ops.end, work.outermost), *calls.end, *trace.frames.end],
     )
     at_work = intervals.without(ran, intervals.of(calls, [*trace.blocking, *work.waiting_copies]))
     return intervals.length_within(at_work, steps)
@@ -267,7 +267,7 @@ def _late_gaps(analysis: Analysis) -> Gaps:
     """Return the gaps that end with an operation launched only in them, each up to the end of the launching call."""
     trace, gaps = analysis.trace, analysis.gpu_work.gaps_from_start
     late = gaps.chosen(gaps.late)
-    returned = map(trace.calls.end.__getitem__, map(trace.links.call_of.__getitem__, late.before))
+    returned = picked(trace.calls.end, picked(trace.links.call_of, late.before))
     until = [
         end if end < over else over  # noqa: FURB136 - at a third of the cost of min
         for end, over in zip(late.ends, returned, strict=True)
@@ -322,7 +322,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     """
     waits, late = analysis.gpu_work.waits, _late_gaps(analysis)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
-    last = map([-inf, *waits.ends].__getitem__, intervals.passed(waits.starts, late.starts))
+    last = picked([-inf, *waits.ends], intervals.passed(waits.starts, late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
     return sum(compress(_late_ns(analysis), waited))
 
@@ -341,7 +341,7 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     if not linked:
         return
     launched_at = [launched[call_of[i]] for i in linked]
-    delays_ns = list(map(sub, map(trace.gpu.start.__getitem__, linked), launched_at))
+    delays_ns = list(map(sub, picked(trace.gpu.start, linked), launched_at))
     first_launched = launched_at.index(min(launched_at))
     first, middle = delays_ns[first_launched] / 1000, sorted(delays_ns)[len(delays_ns) // 2] / 1000
     started_idle = not any(trace.gpu.end[i] > launched[call_of[linked[first_launched]]] for i in trace.links.orphans)

@@ -37,6 +37,8 @@ class Kinds(NamedTuple):
     single: msgspec.json.Decoder[Any]
     only: str | None = None
     """The category of all events, if nothing else is read."""
+    thread: int | str | None = None
+    """The thread of all events, if no other one is read."""
 
 
 RANGE, NOTE, FRAME, CALL, OWN, GPU_NOTE = "range", "note", "frame", "call", "own", "GPU note"

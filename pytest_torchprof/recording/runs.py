@@ -85,12 +85,14 @@ def narrowed(types: Kinds, run: Run) -> Kinds:
     """
     category, stamps, ids = Literal[*run.categories], types.stamps, (run.processes, run.threads)
     identities: Any = (IDENTITY, IDENTITY)
+    thread: int | str | None = None
     if run.ids_hold and all(0 < len(some) <= _FEW for some in ids):
         identities = tuple(Literal[*some] for some in ids)
+        thread = next(iter(run.threads)) if len(run.threads) == 1 else None
     args = _args_of(run.categories, all_args=types.all_args)
     event = complete(stamps, category, identities, args, alone=run.only is not None)
     listed: Any = event if run.only is not None else Union[event, *others(stamps, any_category=False).values()]
-    return types._replace(event=event, events=msgspec.json.Decoder(list[listed]), only=run.only)
+    return types._replace(event=event, events=msgspec.json.Decoder(list[listed]), only=run.only, thread=thread)
 
 
 @cache

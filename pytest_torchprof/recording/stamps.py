@@ -27,9 +27,9 @@ class TooFineError(Exception):
 def times_ns(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
     """Return starts and ends in ns."""
     if stamps == WHOLE:
-        starts, took = [event.ts * 1000 for event in events], [event.dur * 1000 for event in events]
-    else:
-        starts, took = in_ns([event.ts for event in events], stamps), in_ns([event.dur for event in events], stamps)
+        starts = [event.ts * 1000 for event in events]
+        return starts, [start + event.dur * 1000 for start, event in zip(starts, events, strict=True)]
+    starts, took = in_ns([event.ts for event in events], stamps), in_ns([event.dur for event in events], stamps)
     return starts, list(map(add, starts, took))
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from array import array
 from itertools import compress
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 
@@ -15,7 +16,7 @@ from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import ShownFields, bracketed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from collections.abc import Set as AbstractSet
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
@@ -59,13 +60,28 @@ WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
 }
 """Operators that depend on inputs that are not tensors (numbers, types, strides, masks, groups): these are kept."""
 
-_FEW, _RARE = 4, 16
+_Entry = TypeVar("_Entry")
+
+
+def picked(column: Sequence[_Entry], places: Collection[int]) -> list[_Entry]:
+    """Return the column's entries at these places; this costs two thirds of looking up one after the other."""
+    # Of a single place an itemgetter makes no tuple.
+    return list(itemgetter(*places)(column)) if len(places) > 1 else [column[place] for place in places]
+
+
+_FEW, _RARE = 3, 16
+_BEGINNING = 1024
+"""So many entries tell at little cost what is not rare."""
 
 
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
     """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
-    rare = _places(column, values, len(column) // _RARE) if len(values) <= _FEW else None
+    rare = _places(column, values, len(column) // _RARE) if _seem_rare(column[:_BEGINNING], values) else None
     return list(compress(range(len(column)), map(values.__contains__, column))) if rare is None else sorted(rare)
+
+
+def _seem_rare(beginning: Sequence[int], values: AbstractSet[int]) -> bool:
+    return len(values) <= _FEW and sum(map(beginning.count, values)) <= len(beginning) // _RARE
 
 
 def _places(column: Sequence[int], values: AbstractSet[int], most: int) -> list[int] | None:

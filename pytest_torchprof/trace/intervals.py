@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate, compress, islice, repeat
+from itertools import accumulate, compress, repeat
 from math import inf
 from operator import gt, lt, sub
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from pytest_torchprof.trace.columns import in_order
+from pytest_torchprof.trace.columns import in_order, picked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ def union(starts: Iterable[int], ends: Iterable[int]) -> Spans:
 
 def of(columns: Timed, members: Collection[int]) -> Spans:
     """Return when any of these events ran."""
-    return union(map(columns.start.__getitem__, members), map(columns.end.__getitem__, members))
+    return union(picked(columns.start, members), picked(columns.end, members))
 
 
 def union_of(several: Iterable[Spans]) -> Spans:
@@ -104,7 +104,7 @@ def length_within(these: Spans, those: Spans) -> int:
     if _are_alike(these, those):
         starts, ends = map(sorted, columns_of((these, those)))
         # As `_doubly` has them, without making the ranges.
-        return sum([end - start for start, end in zip(islice(starts, 1, None), ends, strict=False) if start < end])
+        return sum([end - start for start, end in zip(starts[1:], ends, strict=False) if start < end])
     return length(within(these, those))
 
 
@@ -189,8 +189,8 @@ def _doubly(starts: list[int], ends: list[int]) -> Spans:
     No more than two overlap anywhere. So two overlap from a start on if one that began before it has not ended, and
     they do until the next end.
     """
-    both = list(map(lt, islice(starts, 1, None), ends))
-    return Spans(list(compress(islice(starts, 1, None), both)), list(compress(ends, both)))
+    both = list(map(lt, starts[1:], ends))
+    return Spans(list(compress(starts[1:], both)), list(compress(ends, both)))
 
 
 def lengths(these: Spans) -> list[int]:
@@ -208,7 +208,7 @@ def covered_length(starts: Sequence[int], ends: Sequence[int]) -> int:
     if not starts:
         return 0
     # All from the first start to the last end but for the gaps, for which no ranges have to be made.
-    gaps: list[int] = [gap for gap in map(sub, islice(starts, 1, None), ends) if gap > 0]
+    gaps = [start - end for start, end in zip(starts[1:], ends, strict=False) if start > end]
     return ends[-1] - starts[0] - sum(gaps)
 
 
@@ -217,11 +217,11 @@ def together(starts: Sequence[int], ends: Sequence[int]) -> Spans:
 
     No range is open before a start exactly if as many ranges have ended as have begun, whichever they are.
     """
-    alone = list(map(gt, islice(starts, 1, None), ends))
+    alone = list(map(gt, starts[1:], ends))
     if all(alone):
         # Most often they do not overlap.
         return Spans(starts, ends)
     return Spans(
-        [*starts[:1], *compress(islice(starts, 1, None), alone)],
+        [*starts[:1], *compress(starts[1:], alone)],
         [*compress(ends, alone), *ends[-1:]],
     )

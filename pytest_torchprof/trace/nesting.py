@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from functools import cached_property
 from itertools import chain, compress, islice
 from math import inf
 from operator import eq
@@ -16,7 +17,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.reasons.unreadable import NestedOperators
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
-from pytest_torchprof.trace.columns import ABSENT, Calls, in_order
+from pytest_torchprof.trace.columns import ABSENT, Calls, in_order, picked
 from pytest_torchprof.trace.intervals import merged
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class Nesting:
         """For each of the calls the innermost range around it; ABSENT without one."""
         self._order: dict[int, Sequence[int]] = {}
         self._starts: dict[int, Sequence[int]] = {}
-        self.depth = 0
-        """The most ranges that are inside one another."""
+        # Whether a way up has turned out longer than it is in any program.
+        self._is_bottomless = False
         self.one_after_another = len(ranges) == 0
         """Whether all are of one thread and in the order of the file: so are then the ends of the outermost ones."""
         of_threads, calls_of, outermost = _by_thread(ranges), _by_thread(calls), list[int]()
@@ -73,7 +74,7 @@ class Nesting:
         ends, parent, around, outermost = self._ends, self.parent, self.around_calls, list[int]()
         calls_left = chain(calls.each(), _NO_MORE)
         # The innermost open range, and its end.
-        holder, depth, deepest = ABSENT, 0, self.depth
+        holder = ABSENT
         until: float = _NEVER
         call, began, finished = next(calls_left)
         for i, start, end in ranges.each():
@@ -83,29 +84,52 @@ class Nesting:
                     while until < began:
                         holder = parent[holder]
                         until = ends[holder]
-                        depth -= 1
-                # What is too deep is refused (`nest`): there the way up from each call would be long.
-                around[call] = (
-                    holder if finished <= until or depth > _DEEPEST else self._holding(holder, began, finished)
-                )
+                around[call] = holder if finished <= until else self._holding_longer(holder, began, finished)
                 call, began, finished = next(calls_left)
             # A range without a length may lie on the border of its holder; any other must end before its holder does.
             while until <= start and (until < start or end > until):
                 holder = parent[holder]
                 until = ends[holder]
-                depth -= 1
             if holder < 0:
                 outermost.append(i)
             parent[i] = holder
             holder, until = i, end
-            depth += 1
-            if depth > deepest:  # noqa: PLR1730 - at half the cost of max
-                deepest = depth
-        while call >= 0 and depth <= _DEEPEST:
-            around[call] = self._holding(holder, began, finished)
+        while call >= 0:
+            around[call] = self._holding_longer(holder, began, finished)
             call, began, finished = next(calls_left)
-        self.depth = deepest
         return outermost
+
+    def _holding_longer(self, last: int, start: float, end: float) -> int:
+        """Return what `_holding` does, as long as no range is too deep, which is refused (`nest`)."""
+        # Where one is, the way up from each call would be long.
+        if self._is_bottomless or self._ends[last] >= end:
+            return last
+        holders, least = self.chain(last), max(end - _CUT_NS, start)
+        found = next((i for i in islice(holders, _DEEPEST) if self._ends[i] >= least), ABSENT)
+        self._is_bottomless = found == ABSENT and next(holders, ABSENT) != ABSENT
+        return found
+
+    def _level(self, member: int) -> int:
+        """Return how many ranges are around and including this one; of those that are too deep it counts no further."""
+        return sum(1 for _ in islice(self.chain(member), _DEEPEST + 1))
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Whether more ranges are inside one another than any program's."""
+        # From one range to the next it goes down by one at most: a few of them tell of all that none may be too deep.
+        apart = _DEEPEST // 2
+        looked_at = chain.from_iterable(order[::apart] for order in self._order.values())
+        return any(self._level(i) > _DEEPEST - apart for i in looked_at) and self.depth > _DEEPEST
+
+    @cached_property
+    def depth(self) -> int:
+        """The most ranges that are inside one another."""
+        parent = self.parent
+        # What no range holds is inside the last one, which is at ABSENT and counts for nothing.
+        level = [0] * (len(parent) + 1)
+        for i in chain.from_iterable(self._order.values()):
+            level[i] = level[parent[i]] + 1
+        return max(level)
 
     def _holding(self, last: int, start: float, end: float) -> int:
         """Return the innermost range that holds [start, end], of those around and including the last that began."""
@@ -139,16 +163,17 @@ class Nesting:
         among = sorted(self._begun_during(holders)) if _FEW * len(holders) < len(parent) else range(len(parent))
         return [i for i in among if parent[i] in holders]
 
-    def _begun_during(self, holders: Iterable[int]) -> Iterator[int]:
-        """Yield the ranges that began while one of these ran on their thread."""
-        ranges = self._ranges
+    def _begun_during(self, holders: Iterable[int]) -> list[int]:
+        """Return the ranges that began while one of these ran on their thread."""
+        ranges, begun = self._ranges, list[int]()
         ran: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for i in holders:
             ran[ranges.thread[i]].append((ranges.start[i], ranges.end[i]))
         for thread, times in ran.items():
             order, starts = self._order[thread], self._starts[thread]
             for since, until in merged(times):
-                yield from order[bisect_left(starts, since) : bisect_right(starts, until)]
+                begun += order[bisect_left(starts, since) : bisect_right(starts, until)]
+        return begun
 
     def chain(self, member: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first."""
@@ -168,7 +193,7 @@ class Nesting:
 def nest(ranges: Ranges, calls: Calls, path: str | None) -> Nesting:
     """Return the tree of ranges around calls; UnreadableRecording if it is deeper than any program's."""
     nesting = Nesting(ranges, calls)
-    if nesting.depth > _DEEPEST:
+    if nesting.is_too_deep:
         raise UnreadableRecording.of(NestedOperators(nesting.depth, _DEEPEST), str(path))
     return nesting
 
@@ -200,23 +225,22 @@ def _by_start(columns: Ranges | Calls, members: Sequence[int]) -> _InTurn:
     if isinstance(members, range):
         starts, ends = columns.start, columns.end
     else:
-        starts, ends = [columns.start[i] for i in members], [columns.end[i] for i in members]
+        starts, ends = picked(columns.start, members), picked(columns.end, members)
     if in_order(starts):
         return _InTurn(members, starts, ends)
     order = sorted(members, key=columns.start.__getitem__)
-    return _InTurn(order, sorted(starts), [columns.end[i] for i in order])
+    return _InTurn(order, sorted(starts), picked(columns.end, order))
 
 
 def _longest_first(ranges: _InTurn, ends: Sequence[int]) -> _InTurn:
     """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
-    starts = ranges.starts
-    together = map(eq, starts, islice(starts, 1, None))
-    neighbours = compress(zip(starts, ranges.ends, islice(ranges.ends, 1, None), strict=False), together)
+    starts, until = ranges.starts, ranges.ends
+    together = compress(range(len(starts)), map(eq, starts, starts[1:]))
     # Most files have the holder first.
-    wrong = {start for start, end, following in neighbours if end < following}
+    wrong = {starts[place] for place in together if until[place] < until[place + 1]}
     if not wrong:
         return ranges
-    order, until = list(ranges.order), list(ranges.ends)
+    order, until = list(ranges.order), list(until)
     for start in wrong:
         several = slice(bisect_left(starts, start), bisect_right(starts, start))
         order[several] = sorted(order[several], key=ends.__getitem__, reverse=True)

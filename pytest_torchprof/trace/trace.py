@@ -17,7 +17,18 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed, short_name
 from pytest_torchprof.trace.captures import NOT_CAPTURED, Captured
-from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, GpuRanges, Message, Ranges, where
+from pytest_torchprof.trace.columns import (
+    ABSENT,
+    Allocations,
+    Arrows,
+    Calls,
+    GpuOps,
+    GpuRanges,
+    Message,
+    Ranges,
+    picked,
+    where,
+)
 from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, link
 from pytest_torchprof.trace.metadata import Adoption, Environment, Metadata
@@ -361,7 +372,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
         # What no call launched is of the step at ABSENT, which is none.
         of_call = [*self.step_of_call, ABSENT]
-        step_of = array("i", map(of_call.__getitem__, links.call_of))
+        step_of = array("i", picked(of_call, links.call_of))
         for i, steps in self.steps_of_unrecorded.items():
             step_of[i] = steps[0] if steps else ABSENT
         return step_of
