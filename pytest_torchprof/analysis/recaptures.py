@@ -119,8 +119,8 @@ def _length(trace: Trace, op: int) -> int:
 
 
 def _is_inside(at: int, begun: Sequence[int], ended: Sequence[int]) -> bool:
-    place = bisect_right(begun, at) - 1
-    return place >= 0 and at < ended[place]
+    index = bisect_right(begun, at) - 1
+    return index >= 0 and at < ended[index]
 
 
 def _kernels_of(trace: Trace) -> dict[int, list[tuple[int, float]]]:

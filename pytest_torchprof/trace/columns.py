@@ -63,10 +63,10 @@ WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
 _Entry = TypeVar("_Entry")
 
 
-def picked(column: Sequence[_Entry], places: Collection[int]) -> list[_Entry]:
-    """Return the column's entries at these places; this costs two thirds of looking up one after the other."""
-    # Of a single place an itemgetter makes no tuple.
-    return list(itemgetter(*places)(column)) if len(places) > 1 else [column[place] for place in places]
+def picked(column: Sequence[_Entry], indices: Collection[int]) -> list[_Entry]:
+    """Return the column's entries at these indices; this costs two thirds of looking up one after the other."""
+    # Of a single index an itemgetter makes no tuple.
+    return list(itemgetter(*indices)(column)) if len(indices) > 1 else [column[index] for index in indices]
 
 
 _FEW, _RARE = 3, 16
@@ -76,7 +76,7 @@ _BEGINNING = 1024
 
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
     """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
-    rare = _places(column, values, len(column) // _RARE) if _seem_rare(column[:_BEGINNING], values) else None
+    rare = _indices(column, values, len(column) // _RARE) if _seem_rare(column[:_BEGINNING], values) else None
     return list(compress(range(len(column)), map(values.__contains__, column))) if rare is None else sorted(rare)
 
 
@@ -84,20 +84,20 @@ def _seem_rare(beginning: Sequence[int], values: AbstractSet[int]) -> bool:
     return len(values) <= _FEW and sum(map(beginning.count, values)) <= len(beginning) // _RARE
 
 
-def _places(column: Sequence[int], values: AbstractSet[int], most: int) -> list[int] | None:
+def _indices(column: Sequence[int], values: AbstractSet[int], most: int) -> list[int] | None:
     """Return the indices of the values, found one by one, a fifth of the cost if they are rare; None if not."""
-    places: list[int] = []
+    indices: list[int] = []
     for value in values:
-        place = -1
+        index = -1
         try:
-            while len(places) <= most:
-                place = column.index(value, place + 1)
-                places.append(place)
+            while len(indices) <= most:
+                index = column.index(value, index + 1)
+                indices.append(index)
         except ValueError:
             # That was the last of this value.
             continue
         return None
-    return places
+    return indices
 
 
 def in_order(column: Sequence[int]) -> bool:

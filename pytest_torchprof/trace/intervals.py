@@ -39,8 +39,8 @@ class Spans(Struct, frozen=True):
 
     def around(self, since: int, until: int) -> tuple[int, int] | None:
         """Return the range that holds this time from beginning to end; None without one."""
-        place = bisect_right(self.starts, since) - 1
-        return (self.starts[place], self.ends[place]) if place >= 0 and until <= self.ends[place] else None
+        index = bisect_right(self.starts, since) - 1
+        return (self.starts[index], self.ends[index]) if index >= 0 and until <= self.ends[index] else None
 
 
 def span(start: int, end: int) -> Spans:
@@ -178,8 +178,8 @@ class Coverage:
         ends, before = self._ends, self._before
         # What still runs then counts up to the instant.
         return [
-            before[place] if (end := ends[place]) <= instant else before[place] - (end - instant)
-            for place, instant in zip(passed(self._starts, instants), instants, strict=True)
+            before[index] if (end := ends[index]) <= instant else before[index] - (end - instant)
+            for index, instant in zip(passed(self._starts, instants), instants, strict=True)
         ]
 
 

@@ -91,14 +91,14 @@ class Intervals:
         """Return the ns of [start, end) that the key's ranges cover."""
         starts, ends = self._starts.get(key, []), self._ends.get(key, [])
         covered = 0
-        for place in range(bisect_right(ends, start), bisect_left(starts, end)):
-            covered += min(ends[place], end) - max(starts[place], start)
+        for index in range(bisect_right(ends, start), bisect_left(starts, end)):
+            covered += min(ends[index], end) - max(starts[index], start)
         return covered
 
     def cover(self, key: int, instant: int) -> bool:
         """Return whether one of the key's ranges holds the instant."""
-        place = bisect_right(self._starts.get(key, ()), instant) - 1
-        return place >= 0 and instant < self._ends[key][place]
+        index = bisect_right(self._starts.get(key, ()), instant) - 1
+        return index >= 0 and instant < self._ends[key][index]
 
 
 def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:

@@ -105,9 +105,9 @@ class Nesting:
         if self._is_bottomless or self._ends[last] >= end:
             return last
         holders, least = self.chain(last), max(end - _CUT_NS, start)
-        found = next((i for i in islice(holders, _DEEPEST) if self._ends[i] >= least), ABSENT)
-        self._is_bottomless = found == ABSENT and next(holders, ABSENT) != ABSENT
-        return found
+        holder = next((i for i in islice(holders, _DEEPEST) if self._ends[i] >= least), ABSENT)
+        self._is_bottomless = holder == ABSENT and next(holders, ABSENT) != ABSENT
+        return holder
 
     def _level(self, member: int) -> int:
         """Return how many ranges are around and including this one; of those that are too deep it counts no further."""
@@ -142,8 +142,8 @@ class Nesting:
 
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns; ABSENT without one."""
-        place = bisect_right(self._starts.get(thread, ()), start)
-        return self._holding(self._order[thread][place - 1], start, end) if place else ABSENT
+        index = bisect_right(self._starts.get(thread, ()), start)
+        return self._holding(self._order[thread][index - 1], start, end) if index else ABSENT
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
         """Return by call the innermost range around each of the ``members``; ABSENT without one."""
@@ -153,8 +153,8 @@ class Nesting:
     def next_start(self, thread: int, instant: int) -> int | None:
         """Return the start of the thread's first range that starts at the instant or later; None if there is none."""
         starts = self._starts.get(thread, ())
-        place = bisect_left(starts, instant)
-        return starts[place] if place < len(starts) else None
+        index = bisect_left(starts, instant)
+        return starts[index] if index < len(starts) else None
 
     def children(self, holders: AbstractSet[int]) -> list[int]:
         """Return the ranges directly inside these, in file order."""
@@ -237,7 +237,7 @@ def _longest_first(ranges: _InTurn, ends: Sequence[int]) -> _InTurn:
     starts, until = ranges.starts, ranges.ends
     together = compress(range(len(starts)), map(eq, starts, starts[1:]))
     # Most files have the holder first.
-    wrong = {starts[place] for place in together if until[place] < until[place + 1]}
+    wrong = {starts[index] for index in together if until[index] < until[index + 1]}
     if not wrong:
         return ranges
     order, until = list(ranges.order), list(until)

@@ -302,8 +302,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def step_at(self, instant: int) -> int:
         """Return the index of the step whose CPU range holds the instant; ABSENT without one."""
-        place = bisect_right(self._step_starts, instant) - 1
-        return place if place >= 0 and instant < self.steps[place].end_ns else ABSENT
+        index = bisect_right(self._step_starts, instant) - 1
+        return index if index >= 0 and instant < self.steps[index].end_ns else ABSENT
 
     @cached_property
     def _step_starts(self) -> list[int]:
@@ -390,9 +390,9 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         ends = [step.end_ns for step in self.steps]
         steps_of = {}
         for i in unrecorded:
-            place = bisect_right(began, (gpu.correlation[i], _LATEST_NS))
-            earliest = began[place - 1][1] if place else -_LATEST_NS
-            latest = min(began[place][1] if place < len(began) else _LATEST_NS, gpu.start[i])
+            index = bisect_right(began, (gpu.correlation[i], _LATEST_NS))
+            earliest = began[index - 1][1] if index else -_LATEST_NS
+            latest = min(began[index][1] if index < len(began) else _LATEST_NS, gpu.start[i])
             steps_of[i] = range(bisect_right(ends, earliest), bisect_right(self._step_starts, latest))
         return steps_of
 
