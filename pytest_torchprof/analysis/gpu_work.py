@@ -432,7 +432,7 @@ class GpuWork:
         trace = self.trace
         call_of, began, named, threads = trace.links.call_of, trace.calls.start, trace.calls.name, trace.calls.thread
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
-        launched = [began[call] if call >= 0 else 0 for call in call_of]
+        launched = picked([*began, 0], call_of)
         together: list[list[int]] = []
         for part in self.launching.parts:
             of_threads: dict[int, list[int]] = defaultdict(list)

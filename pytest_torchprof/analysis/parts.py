@@ -268,7 +268,7 @@ class StepWork:
         kernels = (i for i, kind in zip(self._members, self._kinds, strict=True) if kind == KERNEL)
         if links.unknown or (not links.launches and any(i not in unrecorded for i in kernels)):
             return None
-        ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
+        ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded} if unrecorded else ()
         return self.calls(LAUNCHES) + len(ids)
 
     @property

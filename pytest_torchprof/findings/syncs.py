@@ -146,12 +146,23 @@ def _took_and_worked(analysis: Analysis) -> tuple[dict[_Kind, int], dict[_Kind, 
     members: dict[_Kind, list[int]] = defaultdict(list)
     for i, op in _waits_in_operators(analysis).items():
         members[kind_of[op]].append(i)
+    worked = _worked_in_each(analysis, sorted(_waits_in_operators(analysis)))
     took_ns, worked_ns = {}, {}
     for kind, those in members.items():
-        starts, ends = picked(calls.start, those), picked(calls.end, those)
-        took_ns[kind] = sum(map(sub, ends, starts))
-        worked_ns[kind] = sum(analysis.gpu_work.worked_ns(starts, ends))
+        took_ns[kind] = sum(map(sub, picked(calls.end, those), picked(calls.start, those)))
+        worked_ns[kind] = sum(picked(worked, those))
     return took_ns, worked_ns
+
+
+def _worked_in_each(analysis: Analysis, waits: Sequence[int]) -> list[int]:
+    """Return for each call for how long of it a device worked, in ns, as far as it is one of the ``waits``."""
+    calls = analysis.trace.calls
+    worked = [0] * len(calls)
+    # All at once: most files have calls in the order of their start, in which the device's work is gone through once.
+    together = analysis.gpu_work.worked_ns(picked(calls.start, waits), picked(calls.end, waits))
+    for i, ns in zip(waits, together, strict=True):
+        worked[i] = ns
+    return worked
 
 
 def _busy_meanwhile(work: GpuWork, inside: Spans, took_ns: int, worked_ns: int) -> tuple[int, Spans]:

@@ -340,7 +340,7 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     linked = [i for i in work.kernels if call_of[i] >= 0]
     if not linked:
         return
-    launched_at = [launched[call_of[i]] for i in linked]
+    launched_at = picked(launched, picked(call_of, linked))
     delays_ns = list(map(sub, picked(trace.gpu.start, linked), launched_at))
     first_launched = launched_at.index(min(launched_at))
     first, middle = delays_ns[first_launched] / 1000, sorted(delays_ns)[len(delays_ns) // 2] / 1000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FOREVER = 2**80
 _MANY = 16
 """If one list has so many times as many ranges as the other, looking each range up is faster than a common order."""
-_FEWER = 2
+_FEWER = 4
 """If there are so many times fewer instants than ranges, looking each up is faster than to go along both."""
 
 
