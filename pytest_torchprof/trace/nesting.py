@@ -105,9 +105,9 @@ class Nesting:
         if self._is_bottomless or self._ends[last] >= end:
             return last
         holders, least = self.chain(last), max(end - _CUT_NS, start)
-        found = next((i for i in islice(holders, _DEEPEST) if self._ends[i] >= least), ABSENT)
-        self._is_bottomless = found == ABSENT and next(holders, ABSENT) != ABSENT
-        return found
+        holder = next((i for i in islice(holders, _DEEPEST) if self._ends[i] >= least), ABSENT)
+        self._is_bottomless = holder == ABSENT and next(holders, ABSENT) != ABSENT
+        return holder
 
     def _level(self, member: int) -> int:
         """Return how many ranges are around and including this one; of those that are too deep it counts no further."""
