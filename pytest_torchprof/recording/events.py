@@ -263,7 +263,7 @@ class Columns:
             part.process.extend([event.pid for event in members])
             part.stream.extend([event.tid if event.args.stream is None else event.args.stream for event in members])
         else:
-            ids = [event.tid for event in members] if types.thread is None else [types.thread] * len(members)
+            ids = [event.tid for event in members] if types.only_thread is None else [types.only_thread] * len(members)
             part.thread.extend(self.threads.numbers(ids))
             if isinstance(part, Ranges):
                 self._operands(part, role, members, types)

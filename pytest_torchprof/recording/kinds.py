@@ -37,7 +37,7 @@ class Kinds(NamedTuple):
     single: msgspec.json.Decoder[Any]
     only: str | None = None
     """The category of all events, if nothing else is read."""
-    thread: int | str | None = None
+    only_thread: int | str | None = None
     """The thread of all events, if no other one is read."""
 
 

@@ -92,7 +92,7 @@ def narrowed(types: Kinds, run: Run) -> Kinds:
     args = _args_of(run.categories, all_args=types.all_args)
     event = complete(stamps, category, identities, args, alone=run.only is not None)
     listed: Any = event if run.only is not None else Union[event, *others(stamps, any_category=False).values()]
-    return types._replace(event=event, events=msgspec.json.Decoder(list[listed]), only=run.only, thread=thread)
+    return types._replace(event=event, events=msgspec.json.Decoder(list[listed]), only=run.only, only_thread=thread)
 
 
 @cache
