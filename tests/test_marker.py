@@ -57,7 +57,7 @@ def test_two():
             "*max_kernels=1*2 kernels in step 1 of 5*",
             "*1 x *mm *aten::mm*",
             "*forbid_kernels=aten::mm*1 kernel matches aten::mm*",
-            "*1 x gemm fp32 nn mm * us  aten::mm *",
+            "*1 x gemm fp32 nn mm * [um]s  aten::mm *",
             "*kernels=aten::sin*0 kernels match aten::sin, expected at least 1*",
             "*do: *",
             "*recording: .torchprof*test_it.test_two.*.json.gz*",
