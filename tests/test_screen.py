@@ -470,7 +470,7 @@ def test_body():
 def test_the_cpu_is_called_no_gpu(run_tests, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")  # too narrow for the column of a ratio that the CPU has not
     result = run_tests("@pytest.mark.torchprof(device='cpu', max_gpu_time=0)\ndef test_it():\n    torch.sin(x)\n")
-    result.stdout.fnmatch_lines(["  max_gpu_time=0 * us busy in step *", "test *kernels*busy*verdict"])
+    result.stdout.fnmatch_lines(["  max_gpu_time=0 * [um]s busy in step *", "test *kernels*busy*verdict"])
     assert "GPU" not in result.stdout.str()
 
 
