@@ -491,7 +491,7 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
     with zipfile.ZipFile(tmp_path / "outer.zip", "w") as packed:
         packed.write(traces / "bert" / "more.zip", "more.zip")
         packed.write(traces / "0.json.gz", "0.json.gz")
-    fleet(tmp_path / "outer.zip", "--into", tmp_path / "nested")
+    fleet(tmp_path / "outer.zip", tmp_path / "*.zip", "--into", tmp_path / "nested")
     assert "1 archive and 0 links" in capsys.readouterr().err
     (tmp_path / "again").symlink_to(traces)
     fleet(tmp_path / "again", f"{traces}/", traces / "bert" / "..", traces / "bert", "--into", tmp_path / "once")

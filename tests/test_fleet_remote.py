@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
@@ -89,6 +90,24 @@ def test_addresses_are_files_folders_patterns_archives_and_manifests(memory, tmp
     missed = [name for name, record in records.items() if record.get("result", {}).get("outcome") == "failed"]
     assert sorted(missed) == ["in.json", "local.json"]
     assert "torchprof-" not in json.dumps(records)
+
+
+def test_archives_in_an_archive_of_a_store_are_said_to_be_passed_over(memory, tmp_path, capsys):
+    bucket, files = memory
+    inner, outer = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as packed:
+        packed.writestr("in.json", "{}")
+    recording = own_recording({"one": 1}).write(tmp_path / "a.json")
+    with zipfile.ZipFile(outer, "w") as packed:
+        packed.write(recording, "a.json")
+        packed.writestr("inner.zip", inner.getvalue())
+        packed.writestr("b.json.zst", b"")
+    files.pipe(f"{bucket}/outer.zip", outer.getvalue())
+    # By whichever sources an archive is named, it counts once.
+    assert fleet(f"{bucket}/outer.zip", f"{bucket}/*.zip", "--into", tmp_path / "out") == 0
+    shown = capsys.readouterr().err
+    assert "1 archive and 0 links" in shown
+    assert ": 1 file that may be" in " ".join(shown.split())
 
 
 def test_a_pattern_of_addresses_that_matches_folders_means_what_they_hold(memory, tmp_path):

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import zipfile
 from contextlib import suppress
+from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from msgspec import Struct
 
 from pytest_torchprof.fleet.listed import address_of, outermost
 from pytest_torchprof.fleet.manifests import MANIFEST
+from pytest_torchprof.fleet.remote import asked
 from pytest_torchprof.fleet.run_files import LIST, is_of_run
 from pytest_torchprof.profiles import may_be_recording
 from pytest_torchprof.system.archives import DAMAGED, is_archive, is_tar
 from pytest_torchprof.system.remote.addresses import is_remote
+from pytest_torchprof.system.remote.files import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,8 +46,11 @@ class PassedOver(Struct, frozen=True):
 
 def passed_over(sources: Sequence[str], apart_from: str | Path, elsewhere: Elsewhere) -> PassedOver:
     """Return what is passed over in folders and archives that are sources, apart from the folder of the run itself."""
-    stores = (source for source in sources if is_remote(source) and not source.endswith(MANIFEST))
-    names = [*{file.address for source in stores for file in elsewhere.in_folders(source)}, *_in_archives(sources)]
+    stores = [source for source in sources if is_remote(source) and not source.endswith(MANIFEST)]
+    names = [*{file.address for source in stores for file in elsewhere.in_folders(source)}]
+    names += _in_archives(sources)
+    for address in {file.address for source in stores for file in elsewhere.named(source) if is_archive(file.address)}:
+        names += asked(address, partial(_names_behind, address), elsewhere.retries)
     links = runs = 0
     itself = os.path.realpath(address_of(str(apart_from)))
     # Links to folders may lead to one of them in several ways.
@@ -62,23 +68,33 @@ def _is_otherwise_named(name: str) -> bool:
 
 
 def _in_archives(sources: Iterable[str]) -> Iterator[str]:
-    """Yield the names in the archives of this machine that are sources; a damaged one is quarantined as it is."""
-    for source in sources:
-        path = address_of(source)
-        if not is_remote(source) and is_archive(path):
-            matches = [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True)  # noqa: PTH207
-            # Opening a pipe may never end.
-            for match in filter(os.path.isfile, matches):
-                with suppress(*DAMAGED), zipfile.ZipFile(match) as packed:
-                    yield from packed.namelist()
+    """Yield the names in the archives of this machine that are sources, each of which counts once."""
+    archives = {os.path.realpath(match) for match in _matches(sources) if is_archive(match)}
+    # Opening a pipe may never end.
+    for archive in filter(os.path.isfile, archives):
+        yield from _names_in(archive)
+
+
+def _names_behind(address: str) -> list[str]:
+    with reading(address) as content:
+        return _names_in(content)
+
+
+def _names_in(archive: str | BinaryIO) -> list[str]:
+    """Return the names in an archive; none in a damaged one, which is quarantined as it is."""
+    with suppress(*DAMAGED), zipfile.ZipFile(archive) as packed:
+        return packed.namelist()
+    return []
 
 
 def _folders_of(sources: Iterable[str]) -> list[str]:
     """Return the folders of this machine that sources are, or that patterns match, none of them below another."""
-    folders: set[str] = set()
+    return outermost({match.rstrip(os.sep) or os.sep for match in _matches(sources) if Path(match).is_dir()})
+
+
+def _matches(sources: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of this machine that sources are, or that patterns match."""
     for source in sources:
         path = address_of(source)
         if not is_remote(source):
-            matches = [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True)  # noqa: PTH207
-            folders.update(match.rstrip(os.sep) or os.sep for match in matches if Path(match).is_dir())
-    return outermost(folders)
+            yield from [path] if Path(path).exists() or not has_magic(source) else glob(path, recursive=True)  # noqa: PTH207

@@ -87,6 +87,10 @@ class Elsewhere:
             self._known[source] = self._listed(source)
         return self._known[source]
 
+    def named(self, source: str) -> Sequence[RemoteFile]:
+        """Return the files that an address or a pattern of addresses names itself."""
+        return self.at(source)[0]
+
     def in_folders(self, source: str) -> Iterator[RemoteFile]:
         """Yield the files of the folders behind an address."""
         return chain.from_iterable(self.at(source)[1:])
