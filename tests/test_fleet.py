@@ -42,7 +42,7 @@ from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.recordings import RecordedElsewhere, Unreadable
-from pytest_torchprof.reasons.unreadable import ArchiveDamaged
+from pytest_torchprof.reasons.unreadable import ArchiveDamaged, NotUnpacked
 
 pytestmark = pytest.mark.any_torch
 
@@ -461,6 +461,19 @@ def test_an_archive_that_cannot_be_read_is_quarantined_and_the_others_are_judged
     assert records.keys() == {"0.json.gz", "cut.zip"}
     assert says(from_plain(records["cut.zip"]["quarantined"]), Unreadable)
     assert says(from_plain(records["cut.zip"]["quarantined"]).cause, ArchiveDamaged, path=str(tmp_path / "cut.zip"))
+
+
+def test_a_member_that_is_encrypted_is_not_called_damaged(traces, tmp_path):
+    with zipfile.ZipFile(tmp_path / "secret.zip", "w") as packed:
+        packed.write(traces / "0.json.gz", "0.json.gz")
+    content = bytearray((tmp_path / "secret.zip").read_bytes())
+    content[6] |= 1
+    content[content.index(b"PK\1\2") + 8] |= 1
+    (tmp_path / "secret.zip").write_bytes(content)
+    assert fleet(tmp_path / "secret.zip", "--into", tmp_path / "out") == 3
+    cause = from_plain(records_in(tmp_path / "out")["0.json.gz"]["quarantined"]).cause
+    assert isinstance(cause, NotUnpacked)
+    assert "encrypted" in cause.error
 
 
 def test_the_same_limit_written_in_another_way_is_the_same_run(traces, tmp_path, capsys):

@@ -132,6 +132,8 @@ def _unpack(file: Listed, copy: str | None, path: Path) -> None:
             path.open("wb") as plain,
         ):
             copyfileobj(packed, plain)
+    except RuntimeError as problem:  # It is encrypted, or packed in a way that Python does not know: it is not damaged.
+        raise UnreadableRecording.of(NotUnpacked(file.name, str(problem)), file.name) from None
     except _BROKEN as problem:
         raise UnreadableRecording.of(ArchiveDamaged(file.name, str(problem)), file.name) from None
     except Exception as problem:
