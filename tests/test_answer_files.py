@@ -1,7 +1,8 @@
-"""What processes of a pool come to reaches who waits for it, by a file or as the pool hands it over."""
+"""What a pool's processes are given and come to reaches who is to have it, by a file or as the pool hands it over."""
 
 from __future__ import annotations
 
+import pickle
 import sys
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -9,7 +10,9 @@ from threading import Event
 
 import pytest
 
+from pytest_torchprof.system import interrupts
 from pytest_torchprof.system.answer_files import FilePool
+from pytest_torchprof.system.spawned_pool import SpawnedPool
 
 pytestmark = pytest.mark.any_torch
 
@@ -81,3 +84,34 @@ def test_what_a_pool_is_given_just_as_it_breaks_fails_too(tmp_path):
     for given in [pool.submit(sorted, "cab"), pool.submit(sorted, "cab")]:
         with pytest.raises(BrokenExecutor, match="has died"):
             given.result(5)
+
+
+LARGE = b"x" * (1 << 20)
+"""More than a pipe holds."""
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Return the sizes in bytes of what pools of processes are given."""
+    sizes = []
+
+    def submit(self, act, *given):
+        sizes.append(len(pickle.dumps((act, given))))
+        return given_to(self, act, *given)
+
+    given_to = ProcessPoolExecutor.submit
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    return sizes
+
+
+def test_no_message_to_a_process_fills_a_pipe_so_that_none_is_left_half_read_where_one_is_killed(sent, tmp_path):
+    with SpawnedPool(str(tmp_path), processes=1, begin=interrupts.ignore) as pool:
+        assert pool.submit(len, LARGE).result(60) == len(LARGE)
+    assert sent[0] < 4096  # as much as any pipe holds
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_disk_is_full_it_is_sent_as_the_pool_does(sent):
+    with SpawnedPool("/dev/full", processes=1, begin=interrupts.ignore) as pool:
+        assert pool.submit(len, LARGE).result(60) == len(LARGE)
+    assert sent[0] > len(LARGE)

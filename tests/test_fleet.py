@@ -1001,7 +1001,7 @@ def test_what_an_executor_forgets_as_it_breaks_is_judged_all_the_same(traces, tm
 class FullMachine(ThreadPoolExecutor):
     """Begins no process, as where there are as many as may be."""
 
-    def __init__(self, jobs, **_):
+    def __init__(self, jobs, *_):
         super().__init__(jobs)
 
     def submit(self, *_):
@@ -1012,7 +1012,7 @@ def test_where_no_further_process_begins_the_same_command_goes_on_later(traces, 
     words = [traces, "--limit", "max_kernels=3", "--into"]
     assert fleet(*words, tmp_path / "whole") == 1
     with monkeypatch.context() as full:
-        full.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", FullMachine)
+        full.setattr("pytest_torchprof.system.spawned_pool.ProcessPoolExecutor", FullMachine)
         assert fleet(*words, tmp_path / "out") == 2
     assert "no process could be begun: BlockingIOError" in capsys.readouterr().err
     assert fleet(*words, tmp_path / "out") == 1

@@ -229,7 +229,7 @@ ONE_WAY = {
     "tabulate.tabulate": {"text/tables.py"},
     "argparse.ArgumentParser": {"cli/__init__.py"},
     "os.fork": {"against/warm_process.py", "measuring/program.py"},
-    "concurrent.futures.ProcessPoolExecutor": {"fleet/crew.py", "history/reading_beside.py"},
+    "concurrent.futures.ProcessPoolExecutor": {"system/spawned_pool.py"},
 }
 NO_CALLS = {"subprocess.PIPE", "subprocess.DEVNULL", "subprocess.STDOUT", "subprocess.TimeoutExpired"}
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import gc
 import os
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, parent_process
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system import interrupts
-from pytest_torchprof.system.answer_files import FilePool
+from pytest_torchprof.system.spawned_pool import SpawnedPool
 
 if TYPE_CHECKING:
     from pytest_torchprof.fleet.bounds import Bounds
@@ -41,11 +41,10 @@ class LocalCrew:
         self._others = frozenset(active_children())
         self._alone = ThreadPoolExecutor(jobs)
         self._answers = TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True)
-        pool = self._new_pool()
+        self._pool: SpawnedPool | None = self._new_pool()
         # Where none begins now, the first file asks for one again.
-        with interrupts.kept_from_children(), suppress(OSError, RuntimeError):
-            pool.submit(_be_there)
-        self._pool: FilePool | None = FilePool(pool, self._answers.name)
+        with suppress(BrokenExecutor):
+            self._pool.submit(_be_there)
 
     def submit(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged beside others."""
@@ -62,15 +61,13 @@ class LocalCrew:
 
     def _submit(self, tasks: Tasks) -> Future[Answers]:
         if self._pool is None:
-            self._pool = FilePool(self._new_pool(), self._answers.name)
+            self._pool = self._new_pool()
             self._given = 0
         self._given += len(tasks)
-        # Ctrl-C is the driver's, which ends its processes itself.
-        with interrupts.kept_from_children():
-            return self._pool.submit(judge_beside, tasks, self._bounds)
+        return self._pool.submit(judge_beside, tasks, self._bounds)
 
-    def _new_pool(self) -> Executor:
-        return ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
+    def _new_pool(self) -> SpawnedPool:
+        return SpawnedPool(self._answers.name, processes=self._jobs, begin=_begin)
 
     def submit_alone(self, tasks: Tasks) -> Future[Answers]:
         """Let files be judged in a process of their own."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.system import interrupts
-from pytest_torchprof.system.answer_files import FilePool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.history.reading import HistoryRun, Packed, ReadPart
     from pytest_torchprof.history.record import BadRecord
+    from pytest_torchprof.system.spawned_pool import SpawnedPool
 
 _FEW: Final = 200
 """Of fewer records no process is started: that would take longer."""
@@ -39,18 +39,15 @@ def read_many(reader: RunReader, packed: Iterable[Packed]) -> Iterator[HistoryRu
 
 
 def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import; few histories are long
-    from multiprocessing import get_context  # noqa: PLC0415 - as above
+    from pytest_torchprof.system.spawned_pool import SpawnedPool  # noqa: PLC0415 - slow; few histories are long
 
     with (
         tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder,
-        # No fork: the libraries of object stores and databases may have threads.
-        ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=interrupts.ignore) as pool,
+        SpawnedPool(folder, begin=interrupts.ignore) as pool,
     ):
-        beside = FilePool(pool, folder)
         waiting: deque[tuple[list[Packed], Future[ReadPart] | None]] = deque()
         while part := [*islice(records, _IN_A_PART)]:
-            waiting.append((part, _given(beside, part)))
+            waiting.append((part, _given(pool, part)))
             if len(waiting) > _AHEAD:
                 yield _part_of(*waiting.popleft())
         while waiting:
@@ -62,12 +59,10 @@ def read_part(packed: list[Packed]) -> ReadPart:
     return RunReader().read_part(packed)
 
 
-def _given(pool: FilePool, part: list[Packed]) -> Future[ReadPart] | None:
+def _given(pool: SpawnedPool, part: list[Packed]) -> Future[ReadPart] | None:
     """Let other processes read a part; None where one of them has been ended, after which they take no more."""
     try:
-        # Ctrl-C is for this process alone.
-        with interrupts.kept_from_children():
-            return pool.submit(read_part, part)
+        return pool.submit(read_part, part)
     except BrokenExecutor:
         return None
 

@@ -37,7 +37,7 @@ class FilePool:
 
     def __init__(self, pool: Executor, folder: str) -> None:
         """Take a pool, and a folder that is there as long as it."""
-        self._pool, self._folder = pool, folder
+        self._pool, self.folder = pool, folder
         self._open = set[Future[Any]]()
         self._broken: BaseException | None = None
         self._settling = RLock()
@@ -46,7 +46,7 @@ class FilePool:
         """Let a process call a function. BrokenExecutor if the pool takes nothing more."""
         known: Future[Answer] = Future()
         try:
-            written = self._pool.submit(write_answer, self._folder, act, *given)
+            written = self._pool.submit(write_answer, self.folder, act, *given)
         except Exception as problem:
             # Python 3.11 closes the pipes of a pool in which a process has died without waiting for who is just using
             # them, which takes many forms; a pool of the user's may raise anything.
