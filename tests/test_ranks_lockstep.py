@@ -19,8 +19,9 @@ from msgspec import to_builtins
 from rank_jobs import LONGEST_S, TOGETHER
 
 from pytest_torchprof import NotMeasured
-from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks, PhaseEnd, PhaseOfTest
+from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks
 from pytest_torchprof.capture.rank import Rank, rank_in
+from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest
 from pytest_torchprof.capture.torch_store import MeetingPoint, connect, new_store
 from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.other_ranks import EndedWithoutMeasuring, RankProcess, RankTooLate

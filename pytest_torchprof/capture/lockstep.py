@@ -12,16 +12,16 @@ import time
 import zlib
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import convert
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest, SignOfLife, RankStatus, written
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.capture.torch_store import connect, meeting_point
-from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.reasons.errors import NotMeasured
@@ -38,7 +38,7 @@ from pytest_torchprof.reasons.other_ranks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from torch._C._distributed_c10d import Store
 
@@ -52,71 +52,11 @@ _LAST_LOOK_S = 5.0
 """How long rank 0 waits for the others' last look at a store in its process."""
 
 
-WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
-"""The outcomes of a test's ranks in the order in which they decide the test's own."""
-
-
 class Announce(Protocol):
     """Announces to the processes that wait for the job how far this rank has come."""
 
     def __call__(self, goal: Goal, *, waits: bool = False) -> None:
         """Announce what the rank is about to reach; ``waits``: it has reached that, and waits for the others."""
-
-
-class PhaseOfTest(Struct, frozen=True):
-    """A phase of a test that is measured: its call, or its teardown."""
-
-    nodeid: str
-    run: int
-    """Which of its runs, from one."""
-    after_test: bool = False
-    """Whether it is the teardown."""
-
-    @property
-    def key(self) -> str:
-        """The beginning of its keys in the store."""
-        return f"{self.nodeid}#{self.run}{'/teardown' if self.after_test else ''}"
-
-
-class _Status(Struct, frozen=True, kw_only=True):
-    """What a rank announces of itself."""
-
-    count: int
-    """How often it has done so: no two signs of life are alike."""
-    phase: PhaseOfTest | None
-    """Where it is; None in no test."""
-    label: str | None
-    """What it measures there."""
-    goal: Goal
-    process: RankProcess
-
-
-class _Sign(NamedTuple):
-    """The last sign of life of a rank."""
-
-    text: bytes = b""
-    heard: float = 0.0
-    """When it was first seen, by ``time.monotonic``."""
-
-    @property
-    def status(self) -> _Status | None:
-        """What the rank announced of itself; None before it announced anything."""
-        return convert(json.loads(self.text), _Status) if self.text else None
-
-
-class PhaseEnd(Struct, frozen=True):
-    """How a phase of a test has ended on one rank."""
-
-    outcome: str
-    """One of "passed", "failed", "skipped" and "xfailed"."""
-    why: decoding.AnyReason | str = ""
-    """The cause: why the rank was not measured, or pytest's words in one line."""
-
-
-def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
-    """Return the reason of an expected failure, with the ranks that passed all the same."""
-    passed = [f"rank {number}" for number, end in ends.items() if end.outcome == "passed"]
-    return f"{reason} (passed on {', '.join(passed)})".strip() if passed else reason
 
 
 class OtherRanks:
@@ -127,7 +67,7 @@ class OtherRanks:
         self.timeout_s = timeout_s
         self._collected = [zlib.crc32(nodeid.encode()) for nodeid in collected]
         self._announce = announce
-        self.signs: dict[int, _Sign] = {}
+        self.signs: dict[int, SignOfLife] = {}
         self.silent: set[int] = set()
         """The ranks that did not come while they were waited for, and have given no sign of life since."""
         self._runs: dict[str, int] = {}
@@ -157,14 +97,14 @@ class OtherRanks:
             if (store := self._store(also_former=True)) is None:
                 return {}
             phase = self._phase(nodeid, after_test=after_test)
-            store.set(ended := f"{phase.key}/ended/{this_rank().number}", _written(end))
+            store.set(ended := f"{phase.key}/ended/{this_rank().number}", written(end))
             if not waits:
                 store.add(f"{phase.key}/end/done", 1)  # The store need not be kept for this rank any longer.
                 return {}
             try:
                 ends = Lockstep(self, store, phase, this_rank()).wait_for_ends(phase)
             except NotMeasured as problem:
-                store.set(ended, _written(PhaseEnd("failed", problem.reason)))
+                store.set(ended, written(PhaseEnd("failed", problem.reason)))
                 raise
             if not any(other.outcome == "failed" for other in ends.values()):
                 self._in_step.add(nodeid)
@@ -238,8 +178,8 @@ class OtherRanks:
             store.set(f"collected/{rank.number}", json.dumps(self._collected))
         self._signs_given += 1
         process = RankProcess(os.getpid(), rank.host)
-        status = _Status(count=self._signs_given, phase=phase, label=label, goal=goal, process=process)
-        store.set(f"at/{rank.number}", _written(status))
+        status = RankStatus(count=self._signs_given, phase=phase, label=label, goal=goal, process=process)
+        store.set(f"at/{rank.number}", written(status))
 
     def has_collected(self, store: Store, number: int, nodeid: str) -> bool:
         """Return whether a rank has collected the test; True if it has announced nothing so far."""
@@ -247,12 +187,12 @@ class OtherRanks:
             return True
         return zlib.crc32(nodeid.encode()) in json.loads(store.get(key))
 
-    def heard(self, store: Store, number: int) -> _Sign:
+    def heard(self, store: Store, number: int) -> SignOfLife:
         """Return the last sign of a rank."""
-        known = self.signs.get(number, _Sign())
+        known = self.signs.get(number, SignOfLife())
         text = store.get(f"at/{number}") if store.check([f"at/{number}"]) else b""
         if text != known.text:
-            known = self.signs[number] = _Sign(text, time.monotonic())
+            known = self.signs[number] = SignOfLife(text, time.monotonic())
             self.silent.discard(number)
         return known
 
@@ -295,7 +235,7 @@ class Lockstep(Coordination):
         self._others.announce(self._goal, self._label, waits=True)
         key = f"{self._key}/{self._exchanges}: {about}"
         with _reaching_the_store():
-            self._store.set(f"{key}/{self._rank.number}", _written(value))
+            self._store.set(f"{key}/{self._rank.number}", written(value))
             return [convert(json.loads(text), kind) for text in self._wait_for_all(key)]
 
     def leave(self, reason: Reason) -> None:
@@ -435,11 +375,6 @@ class Lockstep(Coordination):
         """Return whether to wait for a rank any longer: each sign of life gives it new time."""
         heard = self._others.heard(self._store, number).heard
         return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
-
-
-def _written(value: object) -> str:
-    """Return a value as ``convert`` reads it again, by Python's own writer: ids of tests may hold lone surrogates."""
-    return json.dumps(to_builtins(value))
 
 
 def _naps() -> Iterator[float]:

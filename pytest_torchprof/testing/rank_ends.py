@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
+from pytest_torchprof.capture.rank_messages import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.error_texts import unmeasured_text

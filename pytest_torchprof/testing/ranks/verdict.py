@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
+from pytest_torchprof.capture.rank_messages import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.error_texts import unmeasured_text
