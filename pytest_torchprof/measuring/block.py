@@ -11,6 +11,7 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, StepsLeft, StepsNotStarted
+from pytest_torchprof.reasons.misuse import EnteredTwice, ProfileTooEarly, StepsOutside, StepsTwice
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 
@@ -76,8 +77,6 @@ class MeasuredBlock(ABC):
 
     def __enter__(self) -> Self:
         if self._entered:
-            from pytest_torchprof.reasons.misuse import EnteredTwice  # noqa: PLC0415 - for what is refused alone
-
             raise TorchprofError.because(EnteredTwice(self._title, self._call))
         self._begin()
         self._entered = True
@@ -87,12 +86,8 @@ class MeasuredBlock(ABC):
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
         if not self._entered:
-            from pytest_torchprof.reasons.misuse import StepsOutside  # noqa: PLC0415 - for what is refused alone
-
             raise TorchprofError.because(StepsOutside(self._call))
         if self._steps is not None:
-            from pytest_torchprof.reasons.misuse import StepsTwice  # noqa: PLC0415 - for what is refused alone
-
             raise TorchprofError.because(StepsTwice(self._title))
         self._steps = self._counted()
         return self._steps
@@ -126,7 +121,5 @@ class MeasuredBlock(ABC):
     def profile(self) -> Profile:
         """The block's Profile, after the block."""
         if (profile := self._profile) is None:
-            from pytest_torchprof.reasons.misuse import ProfileTooEarly  # noqa: PLC0415 - for what is refused alone
-
             raise TorchprofError.because(ProfileTooEarly(self._title))
         return profile

@@ -12,6 +12,7 @@ from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP
 from pytest_torchprof.measuring.script import ScriptBlock
 from pytest_torchprof.profiles import Profile  # noqa: TC001  (as above)
+from pytest_torchprof.reasons.asked_wrongly import NothingToJudge
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (as above)
@@ -81,8 +82,6 @@ def judge(
     Raises UnknownLimit for limits that cannot be meant, or if there is none, and any exception of ``function``.
     """
     if not limits or not isinstance(limits, Mapping):
-        from pytest_torchprof.reasons.asked_wrongly import NothingToJudge  # noqa: PLC0415 - for what is refused alone
-
         raise UnknownLimit.because(NothingToJudge())
     block = _JudgedBlock(None, limits, steps=steps, warmup=warmup, device=device)
     if (reason := why_nothing_runs(function)) is not None:

@@ -30,10 +30,13 @@ from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name, read_keyword
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.reasons.asked_wrongly import MeantForEither
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.composed import MaybeOfFunction
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import NoGpuHere
+from pytest_torchprof.reasons.misuse import CallWithout, Takes
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import printable_line
@@ -72,8 +75,6 @@ def profile(
     """
     __tracebackhide__ = True  # noqa: F811 - what the function raises is an error of its own lines, or of those that call this.
     if not callable(function):
-        from pytest_torchprof.reasons.misuse import CallWithout, Takes  # noqa: PLC0415 - for what is refused alone
-
         given = printable_line(repr(function), 60)
         raise TorchprofError.because(CallWithout("profile()", Takes.FUNCTION, given, Code.BAD_VALUE))
     block = ScriptBlock(None, limits, steps=steps, warmup=warmup, device=device)
@@ -119,8 +120,6 @@ def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object])
         return
     for name, value in given.items():
         if name in parameters and (name not in _OPTIONS or value != _OPTIONS[name][1]):
-            from pytest_torchprof.reasons.asked_wrongly import MeantForEither  # noqa: PLC0415 - for what is refused alone
-
             raise UnknownLimit.because(MeantForEither(name, repr(value)))
 
 
@@ -147,8 +146,6 @@ class ScriptBlock(MeasuredBlock):
         except UnknownLimit as problem:
             if problem.code is not Code.UNKNOWN_KEYWORD or not self._KEYWORDS_OF_CODE:
                 raise
-            from pytest_torchprof.reasons.composed import MaybeOfFunction  # noqa: PLC0415 - for what is refused alone
-
             raise UnknownLimit.because(MaybeOfFunction(problem.reason)) from None
 
     def _begin(self) -> None:

@@ -11,7 +11,6 @@ class NoSuchLimit(Reason, frozen=True):
     """A keyword is no limit."""
 
     CODE = Code.UNKNOWN_KEYWORD
-    FOR_THE_DOCTOR = False
     ADVICE = "write the nearest name, which the text has"
 
     name: str
@@ -29,7 +28,6 @@ class OptionOfMarker(Reason, frozen=True):
     """A keyword of the marker is given to one measurement."""
 
     CODE = Code.UNKNOWN_KEYWORD
-    FOR_THE_DOCTOR = False
     MEANING = "it says how the whole test is measured"
     ADVICE = "give it to the marker"
     SENTENCE = "{name!r} is no limit of one measurement; put it in the marker"
@@ -41,7 +39,6 @@ class SettingAlone(Reason, frozen=True):
     """A setting is given without a limit that it is about."""
 
     CODE = Code.LONE_SETTING
-    FOR_THE_DOCTOR = False
     ADVICE = "give the limit too, or leave the keyword out"
 
     name: str
@@ -58,7 +55,6 @@ class BoundsContradict(Reason, frozen=True):
     """A lower bound is above the upper bound on the same number."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "raise the upper bound, or lower the other"
     SENTENCE = "{most} and {least} cannot both hold"
 
@@ -71,7 +67,6 @@ class WantedAndForbidden(Reason, frozen=True):
     """The same is required and forbidden."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "take it out of one of them"
     SENTENCE = "{entry} stands in {wanted} and in {forbidden}, which cannot both hold"
 
@@ -84,7 +79,6 @@ class CollectiveSends(Reason, frozen=True):
     """No byte may be sent, and a collective is required that sends some."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "leave one of them out"
     SENTENCE = "max_comm_bytes=0 and {collective!r} in collectives, which sends something, cannot both hold"
 
@@ -95,7 +89,6 @@ class FusedAndNot(Reason, frozen=True):
     """Operators are to be in one kernel, and in none together."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "take the operators out of one of them"
 
     ops: tuple[str, ...]
@@ -109,7 +102,6 @@ class DeviceOfRanks(Reason, frozen=True):
     """One GPU is asked for, and a job of which each rank takes its own."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     SENTENCE = "device={device!r} is one GPU, and with ranks={ranks} each rank takes its own: write device={kind!r}"
     ADVICE = "ask for the kind of device alone"
 
@@ -122,7 +114,6 @@ class WarmBoundCold(Reason, frozen=True):
     """A compilation with warm caches is bounded, and only one with cold caches is measured."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     SENTENCE = (
         "compile_cache='cold' measures no warm caches, and max_compile_time has a bound on them: "
         "write compile_cache='warm', which measures both"
@@ -134,7 +125,6 @@ class CachesOfRanks(Reason, frozen=True):
     """Cold or warm caches take a process of their own, and the test runs in a job of ranks."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     SENTENCE = "compile_cache={phase!r} takes a process of its own, and ranks={ranks} a job"
     REMEDY = "measure the compilation in a test without ranks"
 
@@ -146,7 +136,6 @@ class MeantForEither(Reason, frozen=True):
     """A keyword may be meant for the measurement, or for the measured function."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     SENTENCE = (
         "{keyword}={value} may be meant for the measurement or for the measured function, which has a parameter of "
         "that name. Bind that one: functools.partial(function, {keyword}=...)"
@@ -161,7 +150,6 @@ class UnknownKeyword(Reason, frozen=True):
     """The marker has a keyword that there is not."""
 
     CODE = Code.UNKNOWN_KEYWORD
-    FOR_THE_DOCTOR = False
     ADVICE = "write the nearest name, which the text has"
 
     name: str
@@ -179,7 +167,6 @@ class PositionalValue(Reason, frozen=True):
     """The marker has a value without a keyword."""
 
     CODE = Code.POSITIONAL_ARGUMENT
-    FOR_THE_DOCTOR = False
     SENTENCE = "the torchprof marker takes keywords only, got {got}"
     REMEDY = "write e.g. max_kernels=5"
 

@@ -13,7 +13,6 @@ class MeasuresInside(Reason, frozen=True):
     """A measurement is asked for inside another one."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     ADVICE = "measure one after the other"
 
     test: str
@@ -33,7 +32,6 @@ class LabelTwice(Reason, frozen=True):
     """Two measurements of a test have the same label."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     ADVICE = "give each measurement a label of its own"
     SENTENCE = "the label {label!r} is used twice in {test}; each measurement needs its own"
 
@@ -45,7 +43,6 @@ class LimitsSetInside(Reason, frozen=True):
     """Limits for measurements to come are set inside one."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     ADVICE = "set them before the measurement, or give them to `measure()`"
     SENTENCE = "{test} sets limits inside a measurement; set them before it, or give them to measure()"
 
@@ -66,8 +63,6 @@ class Takes(Phrase):
 class CallWithout(Reason, frozen=True):
     """A call is not given what it takes in the first place."""
 
-    FOR_THE_DOCTOR = False
-
     call: str
     takes: Takes
     got: str
@@ -87,7 +82,6 @@ class WrongArgument(Reason, frozen=True):
     """An argument of a call of the fixture is not what it takes."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = "{call} {argument}: expected {expected}, got {got}"
     ADVICE = "write what the text says is expected"
 
@@ -101,7 +95,6 @@ class WrongCall(Reason, frozen=True):
     """Python refuses the arguments of a call."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = "{call} {problem}"
     REMEDY = "write {right}"
 
@@ -116,7 +109,6 @@ class KeywordHandedOver(Reason, frozen=True):
     """A keyword of the marker is given to a call, which hands it to a function that does not take it."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = (
         "torchprof() hands {keyword}= to the function that it calls, which does not take it: it belongs to the marker, "
         "@pytest.mark.torchprof({keyword}=...)"
@@ -130,7 +122,6 @@ class ProducerRunsNothing(Reason, frozen=True):
     """The function that is to record something runs nothing."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     ADVICE = "give it what drives it, in a function"
 
     why: decoding.AnyReason
@@ -144,7 +135,6 @@ class FixtureTooLate(Reason, frozen=True):
     """The fixture is requested while the test runs."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = (
         "{test}: the torchprof fixture was asked for while the test runs; what is measured must be known before: name "
         'it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
@@ -158,7 +148,6 @@ class EnteredTwice(Reason, frozen=True):
     """A block is entered twice."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = "the block {block} is entered twice; each block has its own: with {call}(...) as m"
     ADVICE = "make a block for each"
 
@@ -170,7 +159,6 @@ class StepsOutside(Reason, frozen=True):
     """The steps of a block are asked for outside of it."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = "m.steps() is used inside the block: with {call}(...) as m"
     ADVICE = "enter the block before"
 
@@ -181,7 +169,6 @@ class StepsTwice(Reason, frozen=True):
     """The steps of a block are asked for twice."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = "m.steps() was asked for twice in the block {block}; one block, one loop"
     ADVICE = "run through them in one loop"
 
@@ -192,7 +179,6 @@ class ProfileTooEarly(Reason, frozen=True):
     """The profile of a block is asked for before its end."""
 
     CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
     SENTENCE = "m.profile of {block} is there after the block, when its steps have run"
     ADVICE = "ask for it behind the block"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.codes import MISUSES, Code, coded
 from pytest_torchprof.reasons.statement import Statement
 
 StoredReason = str | dict[str, Any]
@@ -52,7 +52,7 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     @property
     def for_the_doctor(self) -> bool:
         """Whether ``torchprof doctor`` may know more."""
-        return self.FOR_THE_DOCTOR
+        return self.FOR_THE_DOCTOR and self.code not in MISUSES
 
     def __str__(self) -> str:
         """Return the text with the code at its end."""

@@ -25,7 +25,6 @@ class NoPattern(Reason, frozen=True):
     """A value is no pattern on kernels, or does not say what kernels are."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
 
     expected: PatternForm
     got: str | None = None
@@ -40,7 +39,6 @@ class FunctionNotCalled(Reason, frozen=True):
     """A selector is given without its parentheses."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     ADVICE = "call it, as the text shows"
 
     name: str | None
@@ -119,7 +117,6 @@ class NotSpelledSo(Reason, frozen=True):
     """No recording has a name that is spelled so."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     ADVICE = "write it as the text says"
 
     written: str
@@ -144,7 +141,6 @@ class OfOtherLimit(Reason, frozen=True):
     """What a pattern on kernels names is no kernel, and has a limit of its own."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = "{written!r} is no kernel's name; there is a limit for it: {limit}"
     ADVICE = "use that limit"
 
@@ -156,7 +152,6 @@ class SelectorAsText(Reason, frozen=True):
     """A selector is written between quotes."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = (
         "{written!r} is a selector written as a text, which no kernel's name holds: take the quotes away, and write "
         "from pytest_torchprof import {selector}"
@@ -171,7 +166,6 @@ class NoExpression(Reason, frozen=True):
     """What stands behind ``re:`` is no regular expression."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = "{written!r} is no regular expression: {error}"
 
     written: str
@@ -182,7 +176,6 @@ class NoSuchOperatorInTorch(Reason, frozen=True):
     """The loaded torch has the namespace of an operator, and not the operator."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     ADVICE = "write the operator that is meant; a library's own are known once it is imported"
 
     name: str
@@ -213,7 +206,6 @@ class UnknownPart(Reason, frozen=True):
     """A selector, or a declaration of kernels, has a word in it that means nothing there."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
 
     what: PartOf
     name: str
@@ -235,7 +227,6 @@ class TooManyValues(Reason, frozen=True):
     """A selector is given values that it does not take."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
 
     selector: str
     takes_one: bool
@@ -250,7 +241,6 @@ class SelectorWithoutValue(Reason, frozen=True):
     """A selector is given no value, and needs one."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = "{selector}() needs a value: {known:list}"
 
     selector: str
@@ -261,7 +251,6 @@ class VersionOfUnfused(Reason, frozen=True):
     """A version of FlashAttention is asked for where it does not run."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = "attention(fused=False) selects what no FlashAttention runs: it takes no version"
     ADVICE = "leave one of them out"
 
@@ -270,7 +259,6 @@ class TextUnread(Reason, frozen=True):
     """A text begins like a list, a dict or a selector, and cannot be read as one."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = (
         "{written} cannot be read: expected literals and selectors such as "
         'gemm(layout="tn"), [gemm(), "name"] or {{"name": 3}}'
@@ -284,7 +272,6 @@ class SaysTwice(Reason, frozen=True):
     """A declaration of kernels has two types, or two layouts."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = "{written} says two of one thing: a kernel has one dtype, and a product one layout"
     ADVICE = "take one of them out"
 
@@ -306,7 +293,6 @@ class NoPatternOfOwn(Reason, frozen=True):
     """A pattern is not about one's own kernels."""
 
     CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
     SENTENCE = "{pattern} {why_not}"
 
     pattern: str

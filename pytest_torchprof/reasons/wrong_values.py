@@ -64,7 +64,6 @@ class WrongValue(Reason, frozen=True):
     """A value is not of the form that is expected."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
 
     expected: ValueForm
     got: str | None = None
@@ -82,7 +81,6 @@ class NoneOfThese(Reason, frozen=True):
     """A value is none of those that there are."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
 
     known: tuple[str, ...]
     """Those that there are, as they are written."""
@@ -114,7 +112,6 @@ class UnknownName(Reason, frozen=True):
     """A value names what there is not."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
 
     what: NameOf
     name: str
@@ -133,7 +130,6 @@ class HugeNumber(Reason, frozen=True):
     """A value has a number in it that is too large for any use."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
     SENTENCE = "a whole number in it is beyond 64 bits, and nothing is counted so far"
 
 
@@ -141,7 +137,6 @@ class ReaderRaised(Reason, frozen=True):
     """Another plugin's limit could not read its value."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
     SENTENCE = "{error}"
     MEANING = "a limit of another plugin raised this when it read its value"
     ADVICE = "write a value that it takes"
@@ -153,7 +148,6 @@ class GivenTwice(Reason, frozen=True):
     """What may be said once is said twice."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
     ADVICE = "leave one of them out"
 
     name: str
@@ -172,7 +166,6 @@ class CountsMixed(Reason, frozen=True):
     """Of the values that add up, some have counts."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
     SENTENCE = "{name} is given once with counts and once without"
     REMEDY = "give it counts each time"
 
@@ -183,7 +176,6 @@ class OfWholeMeasurement(Reason, frozen=True):
     """A limit that is judged on the whole measurement is given within a range."""
 
     CODE = Code.UNKNOWN_KEYWORD
-    FOR_THE_DOCTOR = False
     SENTENCE = "{limit} is judged on the whole measurement and not within ranges"
     REMEDY = "give it beside ranges"
 
@@ -194,7 +186,6 @@ class ColumnOfOperators(Reason, frozen=True):
     """A table is to be sorted by a column that it does not have."""
 
     CODE = Code.BAD_VALUE
-    FOR_THE_DOCTOR = False
     SENTENCE = "sort_by={column!r} is a column of operators: by='op'"
     ADVICE = "write that beside it"
 

@@ -15,6 +15,7 @@ from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.misuse import CallWithout, KeywordHandedOver, Takes
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
@@ -92,15 +93,11 @@ class Torchprof:
         """
         __tracebackhide__ = True  # noqa: F811 - what the function raises is an error of its own lines, or of those that call this.
         if not callable(function):
-            from pytest_torchprof.reasons.misuse import CallWithout, Takes  # noqa: PLC0415 - for what is refused alone
-
             why = CallWithout("torchprof()", Takes.FUNCTION, printable_line(repr(function), 60))
             raise self._misused("torchprof()", TorchprofError.because(why))
         if (word := next(filter({*MARKER_OPTIONS, *Limits.__annotations__}.__contains__, kwargs), None)) and not _takes(
             function, word
         ):
-            from pytest_torchprof.reasons.misuse import KeywordHandedOver  # noqa: PLC0415 - for what is refused alone
-
             raise self._misused("torchprof()", TorchprofError.because(KeywordHandedOver(word)))
         with self._run.taking(self._run.start(None, {})) as asked:
             if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
@@ -122,8 +119,6 @@ class Torchprof:
                     model.prefill(x)
         """
         if not isinstance(label, str) or not label:
-            from pytest_torchprof.reasons.misuse import CallWithout, Takes  # noqa: PLC0415 - for what is refused alone
-
             why = CallWithout("torchprof.measure()", Takes.LABEL, repr(label))
             raise self._misused("torchprof.measure()", TorchprofError.because(why))
         self._run.announce(label)

@@ -143,13 +143,8 @@ def choices_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str
 
 
 def choice_advice(meant: str | None, names: Sequence[str]) -> str:
-    """Return what to write for a word that is none of the valid ones, by what is returned by `choices_like`."""
+    """Return what to write for a word that is none of the valid ones, by what `choices_like` returns for it."""
     return f"expected one of {', '.join(names)}" if meant is None else f"did you mean {meant!r}?"
-
-
-def nearest_keyword(word: str, valid: Iterable[str]) -> str:
-    """Return "did you mean 'max_kernels'?" if a keyword is near, else a few that are like it, and where all stand."""
-    return keyword_advice(*keywords_like(word, valid))
 
 
 def keywords_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
