@@ -60,17 +60,27 @@ from pytest_torchprof.limits import HOLDS, Limit, Verdict
 def in_words(value):
     raise UnknownLimit("it is too hot for that")
 
+def in_words_with_a_code(value):
+    raise UnknownLimit("it is too cold for that", "too-cold")
+
 def check(profile, value):
     return Verdict(status=HOLDS)
 
 def pytest_torchprof_limits():
-    return [Limit(name="max_heat", read=float, check=check), Limit(name="max_cold", read=in_words, check=check)]
+    return [Limit(name="max_heat", read=float, check=check), Limit(name="max_cold", read=in_words, check=check),
+            Limit(name="min_heat", read=in_words_with_a_code, check=check)]
 """
 
 
 def in_report(run_tests, source):
     run_tests(source, "--torchprof-report=out.json").assert_outcomes(failed=1)
     return reasons_in(Path("out.json"))
+
+
+def test_a_code_that_another_plugin_gives_its_words_stands_once_behind_them(run_tests, pytester):
+    pytester.makeconftest(PLUGIN)
+    result = run_tests("@cpu\ndef test_it(torchprof):\n    torchprof.limits(min_heat=1)\n")
+    result.stdout.fnmatch_lines(["E *UnknownLimit: min_heat=1: it is too cold for that [[]too-cold]"])
 
 
 @pytest.mark.parametrize(

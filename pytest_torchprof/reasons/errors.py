@@ -46,8 +46,9 @@ class TorchprofError(Exception):
     @classmethod
     def because(cls, reason: Reason, about: str = "") -> Self:
         """Return the error for a reason, which it carries; its text begins with what it is ``about``."""
-        problem = cls(f"{about}: {reason.text}" if about else reason.text, reason.code)
-        problem._reason = reason
+        problem = cls(f"{about}: {reason.text}" if about else reason.text)
+        # None where another plugin's code stands in the text.
+        problem.code, problem._reason = reason.code, reason
         return problem
 
     @property
