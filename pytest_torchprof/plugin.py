@@ -166,13 +166,9 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 
     run = request.node.stash.get(RUN, None)
     if run is None:
-        from pytest_torchprof.reasons.codes import Code, coded
+        from pytest_torchprof.reasons.misuse import FixtureTooLate
 
-        message = (
-            f"{request.node.nodeid}: the torchprof fixture was asked for while the test runs; what is measured must be "
-            'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
-        )
-        pytest.fail(coded(message, Code.FIXTURE_MISUSE), pytrace=False)
+        pytest.fail(str(FixtureTooLate(request.node.nodeid)), pytrace=False)
     run.use_fixture()
     return hand_over(Torchprof(run), request.instance)
 

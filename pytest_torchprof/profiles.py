@@ -296,7 +296,10 @@ class Profile(Analysis):
     def diff(self, other: Profile) -> Any:
         """Return how the other profile's kernels and numbers differ from this one's."""
         if not isinstance(other, Profile):
-            raise TorchprofError(f"diff() takes another profile; got {printable_line(repr(other), 60)}", Code.BAD_VALUE)
+            from pytest_torchprof.reasons.misuse import CallWithout, Takes  # noqa: PLC0415 - for what is refused alone
+
+            given = printable_line(repr(other), 60)
+            raise TorchprofError.because(CallWithout("diff()", Takes.PROFILE, given, Code.BAD_VALUE))
         self._look("diff")
         from pytest_torchprof.compare import diff  # noqa: PLC0415 - only who asks pays
 
@@ -396,7 +399,9 @@ def load_file(path: str | os.PathLike[str], *, device: str | None = None) -> Pro
 
 def _taken_for(trace: Trace, device: str) -> Trace:
     if device not in (known := [kind.name for kind in device_kinds()]):
-        raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
+        from pytest_torchprof.reasons.asked_wrongly import NoDeviceOfKind  # noqa: PLC0415 - for what is refused alone
+
+        raise TorchprofError.because(NoDeviceOfKind(tuple(known), repr(device)))
     if trace.recorded_device is not None and trace.device_kind.name != device:
         raise TorchprofError.because(RecordedElsewhere(trace.recorded_device, device), str(trace.path))
     of_device = replace(trace, taken_for=device)

@@ -15,12 +15,15 @@ from facts import reasons_in, says
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons import adopting
+from pytest_torchprof.reasons.asked_wrongly import NoSuchLimit, OptionOfMarker
 from pytest_torchprof.reasons.comparing import AdoptedWithoutTimes
 from pytest_torchprof.reasons.lost_work import LossNoted
+from pytest_torchprof.reasons.misuse import CallWithout, ProducerRunsNothing, Takes, WrongArgument
 from pytest_torchprof.reasons.names_asked import NoSuchRange
 from pytest_torchprof.reasons.own_steps import NoGpuOperations
 from pytest_torchprof.reasons.recordings import UnreadableFile
 from pytest_torchprof.reasons.unreadable import InPerfettosFormat
+from pytest_torchprof.reasons.wrong_values import ValueForm
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 if TYPE_CHECKING:
@@ -578,25 +581,28 @@ def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adop
 # --------------------------------------------------------------------------------------------------- use and misuse
 
 
+CALL = "torchprof.adopt()"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "kind", "facts"),
     [
-        ("3", "takes a function that is given a folder, or a path; got 3"),
-        ("written_later", "calling <function written_later"),
-        ("child, ''", "label: expected a text that is not empty, got ''"),
-        ("child, step=3", "step: expected a text that is not empty, got 3"),
-        ("child, files=0", 'files: expected a whole number from 1 or "any", got 0'),
-        ("child, files='all'", "files: expected a whole number from 1 or \"any\", got 'all'"),
-        ("child, timeout=-1", "timeout: expected seconds, 0 or more, got -1"),
-        ("child, max_kernel=1", "'max_kernel' is no limit; did you mean 'max_kernels'?"),
-        ("child, device='cpu'", "'device' is no limit"),
+        ("3", CallWithout, {"call": CALL, "takes": Takes.PRODUCER, "got": "3"}),
+        ("written_later", ProducerRunsNothing, {}),
+        ("child, ''", WrongArgument, {"argument": "label", "expected": ValueForm.TEXT, "got": "''"}),
+        ("child, step=3", WrongArgument, {"argument": "step", "expected": ValueForm.TEXT, "got": "3"}),
+        ("child, files=0", WrongArgument, {"argument": "files", "expected": ValueForm.FILES, "got": "0"}),
+        ("child, files='all'", WrongArgument, {"argument": "files", "expected": ValueForm.FILES, "got": "'all'"}),
+        ("child, timeout=-1", WrongArgument, {"argument": "timeout", "expected": ValueForm.SECONDS, "got": "-1"}),
+        ("child, max_kernel=1", NoSuchLimit, {"name": "max_kernel", "near": "max_kernels"}),
+        ("child, device='cpu'", OptionOfMarker, {"name": "device"}),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_called(adopt, arguments, words):
+def test_what_cannot_be_meant_is_refused_before_anything_is_called(adopt, arguments, kind, facts):
     producers = "def child(folder): pytest.exit('called')\nasync def written_later(folder): pytest.exit('called')\n"
     result = adopt(producers + one_test(f"torchprof.adopt({arguments})"))
     result.assert_outcomes(failed=1)
-    assert words in result.stdout.str()
+    assert any(says(why, kind, **facts) for why in reasons_in(Path("told.json")))
 
 
 def test_another_process_has_no_samples_of_times(adopt):

@@ -30,7 +30,7 @@ BODY = "\ndef test_it():\n    raise AssertionError('not refused')\n"
         ("ops='mm', forbid_ops=['mm']", "'mm' stands in ops and in forbid_ops* [[]contradiction[]]"),
         ("kernels=gemm", "kernels=gemm is a function; call it: kernels=gemm()"),
         ("forbid_kernels=[family]", "forbid_kernels=[[]family]: family is the * call it: family('reduction')"),
-        ("kernels={triton: 2}", "triton is the function that makes a selector; call it: triton()"),
+        ("kernels={triton: 2}", "triton is the function* call it: triton() [[]bad-pattern]"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_collection(run_tests, limits, text):

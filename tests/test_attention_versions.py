@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder
-from facts import says, why_not
+from facts import says, why_not, why_refused
 
-from pytest_torchprof import LimitsMissed, UnknownLimit, attention, load
+from pytest_torchprof import LimitsMissed, attention, load
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.reasons.operators_untold import MatchesUntold, OperatorMatchUntold
+from pytest_torchprof.reasons.wrong_patterns import UnknownPart, VersionOfUnfused
 
 pytestmark = pytest.mark.any_torch
 
@@ -126,11 +127,10 @@ def test_a_name_that_does_not_tell_its_version_fulfils_and_breaks_nothing(record
 
 @pytest.mark.parametrize("version", [1, 5, "3", True, 3.0, None])
 def test_a_version_that_there_is_not_is_refused(version):
-    with pytest.raises(UnknownLimit, match="FlashAttention has 2, 3, 4"):
-        attention(version=version)
+    why = why_refused(lambda: attention(version=version))
+    assert says(why, UnknownPart, of="version", name=repr(version), known=("2", "3", "4"))
 
 
 def test_attention_that_is_not_fused_has_no_version():
-    with pytest.raises(UnknownLimit, match="takes no version"):
-        attention(fused=False, version=2)
+    assert says(why_refused(lambda: attention(fused=False, version=2)), VersionOfUnfused)
     attention(fused=True, version=2)

@@ -502,7 +502,7 @@ UNKNOWN = {
     "other names, nothing told on either side": (GRAPH, gemm("gemm_kernel_b")),
     "told before, and not now": (gemm("gemm_kernel_a", dtype="bf16", layout="tn"), gemm("gemm_kernel_b")),
     "told now, and not before": (gemm("gemm_kernel_b"), gemm("gemm_kernel_a", dtype="bf16", layout="tn")),
-    "a function that is compiled for each type": (
+    "a function compiled for each type": (
         gemm("triton_tem_fused_mm_0", dtype="bf16", op="aten::mm"),
         gemm("triton_tem_fused_mm_0"),
     ),

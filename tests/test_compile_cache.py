@@ -268,9 +268,9 @@ def test_a_count_that_was_cleared_in_between_is_not_known():
     [
         ("compile_cache='hot'", "expected cold or warm"),
         ("compile_cache='cold', max_compile_time={'cold': 1, 'warm': 1}", "write compile_cache='warm'"),
-        ("compile_cache='cold', ranks=2", "takes a process of its own, and ranks=2 a job"),
-        ("max_compile_time={'tepid': 1}", "expected seconds, or seconds for cold or warm"),
-        ("max_compile_time={}", "expected seconds, or seconds for cold or warm"),
+        ("compile_cache='cold', ranks=2", "and ranks=2 a job; * [[]contradiction]"),
+        ("max_compile_time={'tepid': 1}", "warm, got {'tepid': 1} [[]bad-value]"),
+        ("max_compile_time={}", "warm, got {} [[]bad-value]"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(pytester, marker, said):

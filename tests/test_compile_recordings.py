@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-from facts import says, why_not
+from facts import says, why_not, why_refused
 
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.limits.seen import FallbackKernels, NoGraphLaunched, OutsideGraphs
 from pytest_torchprof.profiles import load
 from pytest_torchprof.reasons.compiling import NoEvidence
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
-from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, UnknownLimit
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 
 pytestmark = pytest.mark.any_torch
 
@@ -261,8 +262,8 @@ def test_the_cpu_has_no_cuda_graphs(recorded):
 
 @pytest.mark.parametrize("value", [False, "most", 2, -1, None])
 def test_other_values_of_cuda_graph_are_refused(recorded, value):
-    with pytest.raises(UnknownLimit, match='expected True, "all" or a share'):
-        recorded().expect(cuda_graph=value)
+    why = why_refused(lambda: recorded().expect(cuda_graph=value))
+    assert says(why, WrongValue, expected=ValueForm.GRAPH_SHARE, got=repr(value))
 
 
 FX = [x("## Call CompiledFxGraph fabc ##", 2, 56)]

@@ -53,7 +53,7 @@ VALUES = {
     "operators, or a dict of counts": (["aten::mm", {"mm": 1, "add": (1, 3)}], [3, {"mm": "1"}]),
     "operator names, or lists of them": ([["add", "mul"], [["add"], ["mul", "sin"]]], [3, [3]]),
     "two operator names or more, or lists of them": ([["add", "mul"], [["add", "mul", "exp"]]], [3, ["add"]]),
-    'True, "all" or a share': ([True, "all", 0.95], [False, "some", 2]),
+    'share, "all" or True': ([True, "all", 0.95], [False, "some", 2]),
     "operators, ranges or lines": (
         ["aten::item", ["range:a b", "x.py", "a/x.py:3"]],
         [3, [], "range:", "x.py:y", "rang:a"],
@@ -62,7 +62,7 @@ VALUES = {
     "operators, ranges, lines or directions": (["HtoD", ["Memcpy DtoH", "x.py"]], [3, [], "range:"]),
     "packages or modules": (["tabpfn", ["tabpfn.model", "a_b"]], [3, [], "", "a/b", "tabpfn.", "a-b", [None]]),
     '"calls" or "all"': (["calls", "all"], ["copies", True]),
-    "a dict of ranges and their limits": (
+    "ranges, each with a dict of its limits": (
         [{"a": {"max_syncs": 0, "allow_syncs": "mm"}}],
         [3, {}, {"a": {}}, {"a": 3}, {"": {"max_syncs": 0}}, {"a": {"max_peak_memory": 1}}, {"a": {"waits": "all"}}],
     ),

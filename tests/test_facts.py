@@ -20,6 +20,7 @@ from pytest_torchprof.limits import evidence, failure, seen
 from pytest_torchprof.limits.limit import Verdict
 from pytest_torchprof.reasons import collectives, commit_gaps, no_gpu, uncompiled, unreadable
 from pytest_torchprof.reasons.catalogue import KINDS
+from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.report import account, result
 
@@ -325,6 +326,57 @@ def begins(node):
     return OF_UNMEASURED.search(written(node)) is not None
 
 
+ASKING = ("analysis", "kernels", "limits", "measuring", "profiles.py", "recording", "report", "testing")
+"""The folders that read what a test asks for."""
+OF_PLUGINS = {"limits/checked.py", "testing/brought.py"}
+"""They refuse what another plugin brings: pytest ends before the first test, with the text."""
+
+
+def test_what_a_test_asks_for_wrongly_is_refused_with_a_reason():
+    sources = (path for name in ASKING for path in [PACKAGE / name, *(PACKAGE / name).rglob("*.py")] if path.is_file())
+    named = {path.relative_to(PACKAGE).as_posix(): path for path in sources}
+    found = {name: refused_in_words(path.read_text()) for name, path in named.items()}
+    assert {name for name, lines in found.items() if lines} == OF_PLUGINS, found
+
+
+def refused_in_words(source):
+    """Return the lines that make an error of what a test asks for out of a text, and not out of a reason."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [node.lineno for node in calls if called(node.func) == "UnknownLimit" or of_misuse(node)]
+
+
+def of_misuse(call):
+    """Return whether an error has a code of misuse, or that of another error whose text it may hold."""
+    code = called(call.args[1]) if len(call.args) > 1 and called(call.func) == "TorchprofError" else ""
+    return code == "code" or code in {misuse.name for misuse in MISUSES}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise UnknownLimit(f"expected a share, got {value!r}")',
+        'raise UnknownLimit(f"{name}: {problem.text}", problem.code)',
+        "raise errors.UnknownLimit(message)",
+        'raise TorchprofError(f"{call} takes a label", Code.FIXTURE_MISUSE)',
+        'raise TorchprofError(f"{where}: {problem.text}", problem.code)',
+    ],
+)
+def test_a_refusal_in_words_is_found(source):
+    assert refused_in_words(source) == [1]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise UnknownLimit.because(WrongValue(ValueForm.SHARE, repr(value)))",
+        "raise problem.of_keyword(name, repr(value)) from None",
+        'raise TorchprofError(f"{path} cannot be read", Code.BAD_OPTION)',
+    ],
+)
+def test_a_refusal_with_a_reason_is_none_in_words(source):
+    assert refused_in_words(source) == []
+
+
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
     absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective
@@ -334,6 +386,7 @@ OF_CODE_AND_RECORDINGS = """
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
+    argument column got keyword known namespace of
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
@@ -357,14 +410,19 @@ NAMES_AND_VALUES = {
     "BoundsContradict.most": "a limit as the user wrote it",
     "BaselineFailure.run_of_branch": "a commit and its day",
     "Change.what": "a kernel, or a number",
+    "DeviceOfRanks.kind": "a kind of device",
     "Failure.causes": "names of limits",
+    "GivenTwice.entry": "an entry as the user wrote it",
     "Hotspot.subject": "a kernel or an operator",
     "Kept.allow_file": "a path",
     "Kept.rules": "of users",
     "Kept.with_lines": "a path",
+    "MeantForEither.value": "a value as the user wrote it",
     "NeedsGpu.what": "a number",
     "OtherConditions.at_commit": "conditions of samples",
     "OtherConditions.here": "conditions of samples",
+    "OfEntry.entry": "an entry as the user wrote it",
+    "OfKeyword.value": "a value as the user wrote it",
     "Result.compile_us": "phases of a compilation",
     "Result.telling": "names of limits",
     "RankOutlasted.at": "a line, and a collective",
@@ -383,6 +441,7 @@ NAMES_AND_VALUES = {
     "WantedAndForbidden.entry": "an entry as the user wrote it",
     "WantedAndForbidden.forbidden": "a limit",
     "WantedAndForbidden.wanted": "a limit",
+    "WrongCall.right": "a call",
 }
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {

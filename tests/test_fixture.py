@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from facts import reasons_in
 
-from pytest_torchprof.reasons.asked_wrongly import LabelTwice, MeasuresInside, OptionOfMarker
+from pytest_torchprof.reasons.asked_wrongly import OptionOfMarker
+from pytest_torchprof.reasons.misuse import FixtureTooLate, LabelTwice, MeasuresInside
 from pytest_torchprof.report.account import BodyFailed, NotJudgedOnCpu
 
 
@@ -483,7 +484,7 @@ def test_it(request):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["test_it.py::test_it: the torchprof fixture was asked for while*usefixtures*"])
+    result.stdout.fnmatch_lines([str(FixtureTooLate("test_it.py::test_it")).replace("[", "[[]")])
     result.stdout.no_fnmatch_line("*KeyError*")
 
 

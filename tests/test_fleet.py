@@ -219,7 +219,7 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         ),
         (
             ["traces", "--into", "out", "--timeout", "abc"],
-            '--timeout: expected a duration such as "300s", or seconds as a',
+            "--timeout: expected a duration",
         ),
         (["zero.jsonl", "--into", "out"], "zero.jsonl:1"),
         (["twice.jsonl", "--into", "out"], "0.json.gz"),
@@ -259,7 +259,7 @@ def test_a_selector_in_a_rule_that_is_none_is_a_mistake(traces, tmp_path, capsys
     rules = tmp_path / "rules.toml"
     rules.write_text(f"[[rule]]\nlimits = {{ {limits} }}\n")
     assert fleet(traces, "--rules", rules, "--into", tmp_path / "out") == 2
-    assert "rule 1: kernels: there is no selector gemmm()" in capsys.readouterr().err
+    assert "rule 1: kernels: there is no" in capsys.readouterr().err
 
 
 def test_selectors_in_a_list_of_a_rule_are_no_texts(traces, tmp_path):

@@ -231,7 +231,7 @@ def pipeline(tmp_path):
         (["gemm"], "7", 0, str(SameOnRanks(2))),
         (["gemm"], "tp", 1, "rank 3 against rank 2: 1 more x gemm gemm in step 1"),
         ((), "dp", 3, str(NoGroupOfTwo("dp", "7 tp, 8 tp"))),
-        ((), "[1]", 2, "or the name or description"),
+        ((), "[1]", 2, "[bad-value]"),
     ],
 )
 def test_ranks_are_compared_within_the_groups_that_are_asked_for(pipeline, capsys, more, value, status, said):

@@ -158,25 +158,25 @@ def test_nothing_is_meant():
     ("keywords", "words"),
     [
         ("max_kernel=5", "unknown keyword 'max_kernel'; did you mean 'max_kernels'?"),
-        ("max_kernels='5'", "max_kernels='5': expected a whole number from 0"),
-        ("max_kernels=True", "max_kernels=True: expected a whole number"),
+        ("max_kernels='5'", "max_kernels='5': expected"),
+        ("max_kernels=True", "max_kernels=True: expected"),
         ("max_gpu_time='5 parsec'", "max_gpu_time='5 parsec': expected a duration"),
-        ("min_gpu_utilization=2", "min_gpu_utilization=2: expected a share from 0 to 1"),
-        ("kernels=[]", "kernels=[]: expected at least one entry"),
-        ("kernels={'a': (3, 1)}", "expected a count or a pair (low, high)"),
+        ("min_gpu_utilization=2", "min_gpu_utilization=2: expected a share"),
+        ("kernels=[]", "kernels=[]: expected"),
+        ("kernels={'a': (3, 1)}", "(low, high), got (3, 1) [bad-value]"),
         ("kernels=['re:(']", "re:("),
         ("fused=[['add'], 3]", "fused="),
         ("forbid='implicit-sink'", "'implicit-sink' is no finding; did you mean 'implicit-sync'?"),
-        ("steps=0", "steps=0: expected a whole number from 1"),
+        ("steps=0", "from 1 [bad-value]"),
         ("device='tpu'", "device='tpu': expected auto, cpu, cuda or cuda:N"),
-        ("record='everything'", "record='everything': expected one or several of stacks, modules, memory"),
-        ("tolerance=0.1", "expected a dict such as"),
-        ("tolerance={'time': 0}", "expected a share above 0"),
-        ("tolerance={'kernels': -1}", "expected so many more (1) or a share below 1 (0.5)"),
+        ("record='everything'", "of stacks, modules, memory [bad-value]"),
+        ("tolerance=0.1", "tolerance=0.1: expected"),
+        ("tolerance={'time': 0}", '"time": expected'),
+        ("tolerance={'kernels': -1}", '"kernels": expected'),
         ("tolerance={'tiem': 0.1}", "unknown tolerance 'tiem'; did you mean 'time'?"),
         ("tolerance={'time': 0.1, 'cache': 'warm'}", 'expected "hot" or "cold"'),
         ("names='normal'", "names='normal': expected exact"),
-        ("5", "the torchprof marker takes keywords only, got 5"),
+        ("5", "got 5; write e.g. max_kernels=5 [positional-argument]"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_collection(run_tests, keywords, words):
@@ -630,7 +630,7 @@ def test_it():
 """
     )
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*is a selector written as a text*from pytest_torchprof import gemm*"])
+    result.stderr.fnmatch_lines(["*the quotes away*from pytest_torchprof import gemm [[]bad-pattern]*"])
 
 
 def test_kernels_that_left_no_event_are_not_measured_for_that_reason_whatever_the_limit(run_tests):

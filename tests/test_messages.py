@@ -46,6 +46,7 @@ from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
+from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
 from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess, RankTooLate
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
@@ -70,6 +71,17 @@ from pytest_torchprof.reasons.unreadable import (
     TooLarge,
     WrongEntry,
 )
+from pytest_torchprof.reasons.wrong_patterns import (
+    NoPattern,
+    NoPatternOfOwn,
+    NotOnesOwn,
+    NotSpelledSo,
+    PartOf,
+    PatternForm,
+    Spelling,
+    UnknownPart,
+)
+from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
 from pytest_torchprof.report import account
 from pytest_torchprof.report.account import AnyAccount, FromReport, ReportedByPytest
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
@@ -249,6 +261,29 @@ EXAMPLES = {
         RankTooLate(3000, Goal(RunPoint.STEP, 2, "<label>"), 2500.0, RankProcess(4711, "<host>")),
     ),
     NotReadBack: tuple(NotReadBack(cause, cause.CODE) for cause in (JsonInvalid("<error>"), JsonCutOff())),
+    CallWithout: (
+        *(CallWithout("<call>", takes, "<got>") for takes in Takes),
+        CallWithout("<call>", Takes.PROFILE, "<got>", Code.BAD_VALUE),
+    ),
+    NoPattern: (*(NoPattern(expected, "<got>") for expected in PatternForm), NoPattern(PatternForm.OWN_KERNEL)),
+    NoPatternOfOwn: tuple(NoPatternOfOwn("<pattern>", why) for why in NotOnesOwn),
+    NotSpelledSo: (
+        *(NotSpelledSo("<written>", False, how, ("<name>",), "<number>") for how in Spelling),
+        *(NotSpelledSo("<written>", True, how, ("one", "two")) for how in (Spelling.SEVERAL, Spelling.READS)),
+    ),
+    UnknownName: (
+        *(UnknownName(what, "<name>", "<near>", ()) for what in NameOf),
+        UnknownName(NameOf.FINDING, "<name>", None, ("one", "two")),
+    ),
+    UnknownPart: (
+        *(UnknownPart(what, "<name>", "<near>", (), of="<of>") for what in PartOf),
+        UnknownPart(PartOf.SELECTOR, "<name>", None, ("one", "two")),
+    ),
+    WrongArgument: (WrongArgument("<call>", "<argument>", ValueForm.TEXT, "<got>"),),
+    WrongValue: (
+        *(WrongValue(expected, "<got>") for expected in ValueForm),
+        WrongValue(ValueForm.WHOLE_NUMBER, least=0),
+    ),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
     WrongEntry: tuple(WrongEntry("<name>", expected) for expected in Expected),

@@ -10,6 +10,8 @@ from pathlib import Path
 import fresh
 import pytest
 
+from pytest_torchprof.reasons.misuse import CallWithout, Takes
+
 pytestmark = pytest.mark.any_torch
 MODEL = """
 import torch
@@ -73,8 +75,8 @@ SAID = {
     "test_two": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7; also: forbid_ops",
     "test_body": "max_kernels=1: 4 kernels; earliest: gemm fp32 nn mm, model.py:7",
     "test_raises": "TypeError: unsupported operand type(s) for @: 'NoneType' and 'Tensor'",
-    "test_misuse": "torchprof.measure() takes a label, a text that is not empty; got 3 [fixture-misuse]",
-    "test_no_function": "torchprof() takes a function and its arguments; got 'block', which cannot be called [fixture-misuse]",
+    "test_misuse": str(CallWithout("torchprof.measure()", Takes.LABEL, "3")),
+    "test_no_function": str(CallWithout("torchprof()", Takes.FUNCTION, "'block'")),
     "test_not_measured": "max_syncs=0: not measured: [needs-gpu]",
 }
 

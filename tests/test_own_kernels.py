@@ -9,13 +9,26 @@ from pathlib import Path
 import pytest
 import torch
 from builder import TraceBuilder, own_recording
-from facts import says, why_not
+from facts import says, why_not, why_refused
 
-from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, communication, conv, family, gemm, library, load
+from pytest_torchprof import LimitsMissed, NotMeasured, communication, conv, family, gemm, library, load
 from pytest_torchprof import profile as measured
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.own_kernels import read_own_kernels
+from pytest_torchprof.reasons.composed import OfEntry
 from pytest_torchprof.reasons.limits import FamilyUnknown
+from pytest_torchprof.reasons.wrong_patterns import (
+    NoExpression,
+    NoPattern,
+    NoPatternOfOwn,
+    NotOnesOwn,
+    NotSpelledSo,
+    PartOf,
+    PatternForm,
+    SaysTwice,
+    Spelling,
+    UnknownPart,
+)
 
 pytestmark = pytest.mark.any_torch
 
@@ -167,33 +180,40 @@ CATCH_ALLS += ["re:kernel", "*kernel*", "*_*_*", "at::*", "..."]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "kind", "facts"),
     [
-        ({"mine_*": "pointwize"}, "'mine_*': 'pointwize' is no family"),
-        ({"mine_*": "gemm bf61"}, "'bf61' says nothing of a kernel of family gemm"),
-        ({"mine_*": "pointwise tn"}, "'tn' says nothing of a kernel of family pointwise"),
-        ({"mine_*": ""}, "expected what it computes"),
-        ({"": "gemm"}, "'' is no pattern"),
-        ({"*": "gemm"}, "'*' is no pattern"),
-        ({"re:(": "gemm"}, "is no regular expression"),
-        ({3: "gemm"}, "3 is no pattern"),
-        ("mine_*", "expected kernels and what they are"),
-        ({"fused_mlp": "gemm fp32 bf16"}, "says two of one thing"),
-        ({"fused_mlp": "gemm tn nn"}, "says two of one thing"),
-        ({"fused_mlp, my_rope": "gemm"}, "is no kernel's name"),
-        ({"'fused_mlp'": "gemm"}, "is no kernel's name"),
-        *(({one: "gemm"}, repr(one)) for one in CATCH_ALLS),
+        ({"mine_*": "pointwize"}, UnknownPart, {"what": PartOf.FAMILY, "name": "'pointwize'", "near": "pointwise"}),
+        ({"mine_*": "pointwize"}, OfEntry, {"entry": "'mine_*'"}),
+        ({"mine_*": "gemm bf61"}, UnknownPart, {"what": PartOf.FACT, "name": "'bf61'", "of": "gemm"}),
+        ({"mine_*": "pointwise tn"}, UnknownPart, {"what": PartOf.FACT, "name": "'tn'", "of": "pointwise"}),
+        ({"mine_*": "gemm gemm"}, UnknownPart, {"what": PartOf.FACT, "name": "'gemm'"}),
+        ({"mine_*": ""}, NoPattern, {"expected": PatternForm.COMPUTED, "got": "''"}),
+        ({"": "gemm"}, NoPatternOfOwn, {"pattern": "''", "why_not": NotOnesOwn.EMPTY}),
+        ({"*": "gemm"}, NoPatternOfOwn, {"pattern": "'*'", "why_not": NotOnesOwn.TOO_SHORT}),
+        ({"re:(": "gemm"}, NoExpression, {"written": "re:("}),
+        ({3: "gemm"}, NoPatternOfOwn, {"pattern": "3", "why_not": NotOnesOwn.EMPTY}),
+        ("mine_*", NoPattern, {"expected": PatternForm.OWN_KERNELS, "got": "'mine_*'"}),
+        ({"fused_mlp": "gemm fp32 bf16"}, SaysTwice, {"written": "'gemm fp32 bf16'"}),
+        ({"fused_mlp": "gemm tn nn"}, SaysTwice, {"written": "'gemm tn nn'"}),
+        ({"fused_mlp, my_rope": "gemm"}, NotSpelledSo, {"how": Spelling.SEVERAL, "names": ("fused_mlp", "my_rope")}),
+        ({"'fused_mlp'": "gemm"}, NotSpelledSo, {"how": Spelling.QUOTED, "names": ("fused_mlp",)}),
     ],
 )
-def test_what_declares_nothing_is_refused(given, said):
-    with pytest.raises(UnknownLimit, match=re.escape(said)):
-        read_own_kernels(given)
+def test_what_declares_nothing_is_refused(given, kind, facts):
+    assert says(why_refused(lambda: read_own_kernels(given)), kind, **facts)
+
+
+@pytest.mark.parametrize("pattern", CATCH_ALLS)
+def test_a_pattern_that_would_match_whatever_runs_is_refused(pattern):
+    why = why_refused(lambda: read_own_kernels({pattern: "gemm"}))
+    assert repr(pattern) in str(why)
+    assert why.code == "bad-pattern"
 
 
 def test_a_bad_line_of_the_ini_file_is_refused_at_the_start(run_tests, pytester):
     for line, said in (
         ("my_rope = pointwize", "'pointwize' is no family*'pointwise'"),
-        ("my_rope pointwise", "expected PATTERN = FAMILY"),
+        ("my_rope pointwise", "expected PATTERN"),
         ("= pointwise", "'' is no pattern"),
         ("olib::thing = pointwise = gemm", "expected PATTERN = FAMILY"),
     ):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from facts import says, why_not
+from facts import says, why_not, why_refused
 
 from pytest_torchprof import (
     Kernel,
     Kernels,
-    UnknownLimit,
     attention,
     communication,
     conv,
@@ -19,12 +18,28 @@ from pytest_torchprof import (
 )
 from pytest_torchprof.analysis.origin import Places
 from pytest_torchprof.kernels.carried import carries_all
+from pytest_torchprof.kernels.names.kernelname import FAMILIES, LAYOUTS, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.kernels.patterns import compile_pattern, parse_value, unmatched
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
 from pytest_torchprof.kernels.selectors import compile_op_pattern
 from pytest_torchprof.limits.evidence import what_each_carries
 from pytest_torchprof.reasons.names_asked import MatchUnknown
+from pytest_torchprof.reasons.wrong_patterns import (
+    FunctionNotCalled,
+    NoExpression,
+    NoPattern,
+    NotSpelledSo,
+    OfOtherLimit,
+    PartOf,
+    PatternForm,
+    SelectorAsText,
+    SelectorWithoutValue,
+    TextUnread,
+    TooManyValues,
+    UnknownPart,
+)
+from pytest_torchprof.reasons.wrong_values import NoneOfThese, ValueForm, WrongValue
 
 pytestmark = pytest.mark.any_torch
 
@@ -87,11 +102,18 @@ def test_a_string_is_a_substring_a_glob_on_the_whole_name_or_an_expression():
     assert compile_pattern("a[b]*").matches(kernel("a[b]c"))
 
 
-@pytest.mark.parametrize("value", ["", "re:", "re:(", 3, None, ["nvjet"]])
-def test_what_is_no_pattern_is_refused_with_what_was_expected(value):
-    """The text names the value and what a pattern looks like."""
-    with pytest.raises(UnknownLimit, match=r"expected a kernel name|no regular expression"):
-        compile_pattern(value)
+@pytest.mark.parametrize(
+    ("value", "kind", "facts"),
+    [
+        *((value, WrongValue, {"expected": ValueForm.KERNEL, "got": repr(value)}) for value in ("", "re:")),
+        ("re:(", NoExpression, {"written": "re:("}),
+        *((value, NoPattern, {"expected": PatternForm.KERNEL, "got": repr(value)}) for value in (3, None, ["nvjet"])),
+        ("gemm()", SelectorAsText, {"selector": "gemm"}),
+        (gemm, FunctionNotCalled, {"name": None, "function": "gemm", "call": "gemm()"}),
+    ],
+)
+def test_what_is_no_pattern_is_refused_with_what_was_expected(value, kind, facts):
+    assert says(why_refused(lambda: compile_pattern(value)), kind, **facts)
 
 
 @pytest.mark.parametrize("name", [NVJET, AMPERE, TENSILE])
@@ -185,31 +207,38 @@ def test_selectors_print_as_they_are_written_and_compare_by_what_they_mean():
     assert compile_pattern(gemm()) == gemm()
 
 
+VALUE, KEYWORD = PartOf.VALUE, PartOf.KEYWORD
+
+
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("make", "kind", "facts"),
     [
-        (lambda: gemm(layuot="tn"), r"gemm\(\) has no keyword 'layuot': did you mean 'layout'"),
-        (lambda: gemm(dtype="float32"), r"dtype='float32' is unknown: did you mean 'fp32'"),
-        (lambda: gemm(dtype="torch.half"), r"dtype='torch.half' is unknown: did you mean 'fp16'"),
-        (lambda: gemm(dtype="bfloat16"), r"dtype='bfloat16' is unknown: did you mean 'bf16'"),
-        (lambda: gemm(layout="TN"), r"layout='TN' is unknown"),
-        (lambda: gemm(tensor_core="yes"), "expected True or False"),
-        (lambda: gemm(tile="big"), "expected a tile"),
-        (lambda: gemm(op=3), "expected an operator name"),
-        (lambda: family("redction"), "did you mean 'reduction'"),
-        (family, "needs a value"),
-        (lambda: library("cuda"), "library='cuda' is unknown"),
-        (lambda: triton("pointwise"), "category='pointwise' is unknown"),
-        (lambda: triton("poi", "red"), "takes one value, got 2"),
-        (lambda: triton(ops=[]), "expected operator names"),
-        (lambda: communication("allreduce"), "did you mean 'all_reduce'"),
-        (lambda: gemm("tn"), "takes keywords only"),
+        (lambda: gemm(layuot="tn"), UnknownPart, {"what": KEYWORD, "of": "gemm", "name": "'layuot'", "near": "layout"}),
+        (
+            lambda: gemm(dtype="float32"),
+            UnknownPart,
+            {"what": VALUE, "of": "dtype", "name": "'float32'", "near": "fp32"},
+        ),
+        (lambda: gemm(dtype="torch.half"), UnknownPart, {"name": "'torch.half'", "near": "fp16"}),
+        (lambda: gemm(dtype="bfloat16"), UnknownPart, {"near": "bf16"}),
+        (lambda: gemm(layout="TN"), UnknownPart, {"of": "layout", "name": "'TN'", "known": tuple(sorted(LAYOUTS))}),
+        (lambda: gemm(tensor_core="yes"), NoneOfThese, {"known": ("True", "False"), "got": "'yes'"}),
+        (lambda: gemm(tile="big"), WrongValue, {"expected": ValueForm.TILE, "got": "tile='big'"}),
+        (lambda: gemm(op=3), WrongValue, {"expected": ValueForm.OPERATOR, "got": "3"}),
+        (lambda: family("redction"), UnknownPart, {"of": "family", "near": "reduction"}),
+        (family, SelectorWithoutValue, {"selector": "family", "known": FAMILIES}),
+        (library, SelectorWithoutValue, {"selector": "library", "known": LIBRARIES}),
+        (lambda: library("cuda"), UnknownPart, {"of": "library", "name": "'cuda'"}),
+        (lambda: triton("pointwise"), UnknownPart, {"of": "category", "name": "'pointwise'"}),
+        (lambda: triton("poi", "red"), TooManyValues, {"selector": "triton", "takes_one": True, "given": 2}),
+        (lambda: triton(ops=[]), WrongValue, {"expected": ValueForm.CARRIED, "got": "ops=[]"}),
+        (lambda: communication("allreduce"), UnknownPart, {"near": "all_reduce"}),
+        (lambda: gemm("tn"), TooManyValues, {"selector": "gemm", "takes_one": False}),
     ],
 )
-def test_a_wrong_selector_is_refused_with_the_nearest_valid_word(make, text):
+def test_a_wrong_selector_is_refused_with_the_nearest_valid_word(make, kind, facts):
     """At the place where it is written, before anything is measured."""
-    with pytest.raises(UnknownLimit, match=text):
-        make()
+    assert says(why_refused(make), kind, **facts)
 
 
 def test_values_on_the_command_line_are_read_and_never_evaluated():
@@ -223,10 +252,9 @@ def test_values_on_the_command_line_are_read_and_never_evaluated():
         *("[gemm(", "{**{}}", "{[1]: 2}", "[x]", "(" * 5000, "gemm(gemm())", "void gemm(float*)", "os.system('x')"),
     ]
     for text in wrong:
-        with pytest.raises(UnknownLimit, match="cannot be read"):
-            parse_value(text)
-    with pytest.raises(UnknownLimit, match=r"there is no selector gem.*did you mean 'gemm'"):
-        parse_value("[gem()]")
+        assert isinstance(why_refused(lambda text=text: parse_value(text)), TextUnread)
+    why = why_refused(lambda: parse_value("[gem()]"))
+    assert says(why, UnknownPart, what=PartOf.SELECTOR, name="gem", near="gemm")
 
 
 @pytest.mark.parametrize(
@@ -312,8 +340,7 @@ def test_kernels_are_selected_by_any_pattern():
 
 @pytest.mark.parametrize("text", ["aten:mm", "aten::mm.default", "::", " ", "mm()"])
 def test_a_text_that_can_be_no_operator_is_refused_rather_than_forbidden_for_ever(text):
-    with pytest.raises(UnknownLimit, match="is no operator's name"):
-        compile_op_pattern(text)
+    assert says(why_refused(lambda: compile_op_pattern(text)), NotSpelledSo, written=text, of_operator=True)
 
 
 @pytest.mark.parametrize(
@@ -327,8 +354,7 @@ def test_a_text_that_can_be_no_operator_is_refused_rather_than_forbidden_for_eve
     ],
 )
 def test_what_is_no_kernel_is_refused_with_the_limit_that_there_is_for_it(text, limit):
-    with pytest.raises(UnknownLimit, match=limit):
-        compile_pattern(text)
+    assert says(why_refused(lambda: compile_pattern(text)), OfOtherLimit, written=text, limit=limit)
 
 
 @pytest.mark.parametrize("text", ["cuApplyLayerNorm", "hipblaslt", "memcpy32_post", "Mem"])

@@ -8,12 +8,14 @@ import sys
 
 import pytest
 from builder import TraceBuilder, own_recording
-from facts import says, why_not
+from facts import says, why_not, why_refused
 
 import pytest_torchprof
 from pytest_torchprof import NotMeasured, Profile, UnknownLimit, UnreadableRecording, load
+from pytest_torchprof.reasons.composed import OfKeyword
 from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.recordings import NothingWasRun
+from pytest_torchprof.reasons.wrong_values import ColumnOfOperators, ValueForm, WrongValue
 
 pytestmark = pytest.mark.any_torch
 
@@ -308,13 +310,20 @@ class TestTable:
         assert rows[line + 1].split()[0] == first
 
     def test_a_column_that_only_operators_have_is_refused_elsewhere(self, profile):
-        with pytest.raises(UnknownLimit, match="sort_by='cpu_memory_usage' is a column of operators"):
-            profile(nested()).table(by="range", sort_by="cpu_memory_usage")
+        why = why_refused(lambda: profile(nested()).table(by="range", sort_by="cpu_memory_usage"))
+        assert says(why, ColumnOfOperators, column="cpu_memory_usage")
 
-    @pytest.mark.parametrize("wrong", [{"by": "colour"}, {"sort_by": "colour"}])
-    def test_unknown_ways_and_columns_are_refused(self, profile, wrong):
-        with pytest.raises(UnknownLimit, match="takes one of"):
-            profile(nested()).table(**wrong)
+    @pytest.mark.parametrize(("keyword", "there"), [("by", "range"), ("sort_by", "cuda_time_total")])
+    def test_unknown_ways_and_columns_are_refused(self, profile, keyword, there):
+        why = why_refused(lambda: profile(nested()).table(**{keyword: "colour"}))
+        assert says(why, OfKeyword, keyword=keyword, value="'colour'")
+        assert there in why.why.known
+
+    @pytest.mark.parametrize("top", [-1, "all"])
+    def test_a_number_of_rows_that_is_none_is_refused(self, profile, top):
+        why = why_refused(lambda: profile(nested()).table(top=top))
+        assert says(why, OfKeyword, keyword="top", value=repr(top))
+        assert says(why, WrongValue, expected=ValueForm.WHOLE_NUMBER, least=0)
 
     def test_modules_need_stacks(self, profile):
         assert "with_stack=True" in profile(own_recording({"a": 1})).table(by="module")

@@ -9,13 +9,17 @@ import sys
 import pytest
 import torch
 from builder import AUTOGRAD, MAIN, TraceBuilder
-from facts import reasons_in, says, why_not
+from facts import reasons_in, says, why_not, why_refused
 
-from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, mark
+from pytest_torchprof import LimitsMissed, NotMeasured, load, mark
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits import read_limits
+from pytest_torchprof.reasons.asked_wrongly import BoundsContradict, NoSuchLimit, SettingAlone
+from pytest_torchprof.reasons.composed import OfKeyword, OfRange
 from pytest_torchprof.reasons.limits import NothingRan, RangeNotInStep, RangeOfLaunchesUnknown
 from pytest_torchprof.reasons.names_asked import NoRangeOfName
 from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.wrong_values import OfWholeMeasurement, ValueForm, WrongValue
 
 STEP_US = 10_000
 
@@ -263,8 +267,8 @@ def test_occurrences_are_like_steps_to_look_at(profile):
     assert (last.syncs, len(last.kernels), last.launches, dict(last.ops)) == (1, 2, 2, {"aten::mul": 2})
     assert repr(last) == "<decode, occurrence 2 of 2 in step 2 of 2, model.py:212: 2 kernels>"
     assert says(why_not(lambda: profile(builder).ranges("nothing")), NoRangeOfName, name="nothing")
-    with pytest.raises(TorchprofError, match="expected the name of a range, got None"):
-        profile(builder).ranges(None)
+    why = why_refused(lambda: profile(builder).ranges(None))
+    assert says(why, WrongValue, expected=ValueForm.RANGE, got="None")
 
 
 def test_the_numbers_of_all_occurrences_are_those_of_the_range(profile):
@@ -273,27 +277,31 @@ def test_the_numbers_of_all_occurrences_are_those_of_the_range(profile):
 
 
 @pytest.mark.parametrize(
-    ("ranges", "said"),
+    ("ranges", "kind", "facts"),
     [
-        ("decode", "expected a dict of ranges and their limits"),
-        ({}, "expected a dict of ranges and their limits"),
-        ({3: {"max_syncs": 0}}, "3 is no range's name"),
-        ({"decode": 3}, 'in "decode": expected a dict of limits, such as {"max_syncs": 0}, got 3'),
-        ({"decode": {}}, 'in "decode": expected a dict of limits'),
-        ({"decode": {"max_sync": 0}}, "in \"decode\": 'max_sync' is no limit; did you mean 'max_syncs'?"),
-        ({"decode": {"max_syncs": -1}}, 'in "decode": max_syncs=-1: expected a whole number'),
-        ({"decode": {"max_peak_memory": "1GB"}}, "max_peak_memory is judged on the whole measurement"),
-        ({"decode": {"max_graph_breaks": 0}}, "max_graph_breaks is judged on the whole measurement"),
-        ({"decode": {"min_mfu": 0.1}}, "min_mfu is judged on the whole measurement"),
-        ({"decode": {"ranges": {"a": {"max_syncs": 0}}}}, "'ranges' is no limit"),
-        ({"decode": {"allow_syncs": "aten::item"}}, 'in "decode": allow_syncs changes what max_syncs counts'),
-        ({"decode": {"max_kernels": 1, "min_kernels": 2}}, "cannot both hold"),
+        ("decode", WrongValue, {"expected": ValueForm.RANGES, "got": "'decode'"}),
+        ({}, WrongValue, {"expected": ValueForm.RANGES, "got": "{}"}),
+        ({3: {"max_syncs": 0}}, WrongValue, {"expected": ValueForm.RANGE, "got": "3"}),
+        ({"decode": 3}, WrongValue, {"expected": ValueForm.LIMITS, "got": "3"}),
+        ({"decode": {}}, WrongValue, {"expected": ValueForm.LIMITS, "got": "{}"}),
+        ({"decode": {"max_sync": 0}}, NoSuchLimit, {"name": "max_sync", "near": "max_syncs"}),
+        ({"decode": {"max_syncs": -1}}, WrongValue, {"expected": ValueForm.WHOLE_NUMBER, "got": "-1", "least": 0}),
+        ({"decode": {"max_peak_memory": "1GB"}}, OfWholeMeasurement, {"limit": "max_peak_memory"}),
+        ({"decode": {"max_graph_breaks": 0}}, OfWholeMeasurement, {"limit": "max_graph_breaks"}),
+        ({"decode": {"min_mfu": 0.1}}, OfWholeMeasurement, {"limit": "min_mfu"}),
+        ({"decode": {"ranges": {"a": {"max_syncs": 0}}}}, NoSuchLimit, {"name": "ranges"}),
+        ({"decode": {"allow_syncs": "aten::item"}}, SettingAlone, {"name": "allow_syncs", "limits": ("max_syncs",)}),
+        ({"decode": {"max_kernels": 1, "min_kernels": 2}}, BoundsContradict, {"most": "max_kernels=1"}),
     ],
 )
-def test_bad_values_are_refused_at_collection(run_tests, ranges, said):
+def test_bad_values_are_refused_at_collection(run_tests, ranges, kind, facts):
+    why = why_refused(lambda: read_limits({"ranges": ranges}))
+    assert says(why, kind, **facts)
+    assert says(why, OfKeyword, keyword="ranges", value=repr(ranges))
+    assert says(why, OfRange, range="decode") == ("decode" in ranges and ranges != "decode")
     result = run_tests(f"@pytest.mark.torchprof(ranges={ranges!r})\ndef test_it(): pass")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert said in result.stderr.str()
+    assert f"torchprof marker: {why}" in result.stderr.str()
 
 
 LIVE = """

@@ -342,7 +342,7 @@ def test_where_gpus_are_missing_it_is_skipped_and_refused_where_they_are_require
 def test_a_number_that_is_none_is_refused(run_tests, value):
     result = run_tests(f"@pytest.mark.torchprof(ranks={value})\ndef test_it(): x + 1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*ranks={value}: expected a whole number from 1*"])
+    result.stderr.fnmatch_lines([f"*ranks={value}: *from 1 [[]bad-value]*"])
 
 
 def test_one_device_for_several_ranks_is_refused(run_tests):

@@ -118,7 +118,7 @@ IN_AN_EVENT = (
 )
 
 BAD = {
-    "text that is not UTF-8": (not_utf8, NotUtf8),
+    "no UTF-8 at all": (not_utf8, NotUtf8),
     "metadata that is not UTF-8": (lambda path: write(path, b'{"a": "\xff", "traceEvents": []}'), NotUtf8),
     "deep metadata": (lambda path: deep(path, b'{"a": %s, "traceEvents": []}'), NestedBeyondTraces),
     "a deep event": (lambda path: deep(path, IN_AN_EVENT), NestedBeyondTraces),

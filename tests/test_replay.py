@@ -135,7 +135,7 @@ def test_result(torchprof):
             ["--torchprof-baseline=updat"],
             "--torchprof-baseline: expected compare, update, add, strict, off or update,times, got 'updat'",
         ),
-        (["--torchprof-steps=0"], "--torchprof-steps: expected a whole number from 1, got '0'"),
+        (["--torchprof-steps=0"], "from 1, got '0' [bad-option]"),
         (["--torchprof-device=gpu"], "--torchprof-device: expected auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
         (

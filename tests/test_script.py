@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 from builder import TraceBuilder
-from facts import says, why_not
+from facts import says, why_not, why_refused
 
-from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, UnknownLimit, load, measure, profile
+from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, measure, profile
+from pytest_torchprof.reasons.asked_wrongly import BoundsContradict, MeantForEither, NoSuchLimit
 from pytest_torchprof.reasons.capturing import NotReadBack
+from pytest_torchprof.reasons.composed import MaybeOfFunction, OfKeyword
 from pytest_torchprof.reasons.limits import NothingRan
 from pytest_torchprof.reasons.lines import RepeatRaised
 from pytest_torchprof.reasons.measuring import NoGpuHere, OnlyMakesAnObject
+from pytest_torchprof.reasons.wrong_values import NoneOfThese, ValueForm, WrongValue
 
 x = torch.ones(8, 8)
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what a machine without a GPU says")
@@ -219,22 +222,24 @@ def test_without_a_gpu_what_the_compiler_did_is_judged():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "kind", "facts"),
     [
-        ({"max_kernel": 1}, r"'max_kernel' is no limit; did you mean 'max_kernels'\?.*functools\.partial"),
-        ({"mask": x}, r"'mask' is no limit.*functools\.partial"),
-        ({"max_kernels": "many"}, "max_kernels='many': expected a whole number"),
-        ({"min_kernels": 3, "max_kernels": 2}, "cannot both hold"),
-        ({"steps": 0}, "steps=0: expected a whole number from 1"),
-        ({"warmup": -1}, "warmup=-1: expected a whole number from 0"),
-        ({"device": "gpu"}, "device='gpu': expected auto, cpu"),
-        ({"scale": 3}, r"'scale' is no limit.*functools\.partial"),
+        ({"max_kernel": 1}, NoSuchLimit, {"name": "max_kernel", "near": "max_kernels"}),
+        ({"mask": x}, MaybeOfFunction, {}),
+        ({"max_kernels": "many"}, WrongValue, {"expected": ValueForm.WHOLE_NUMBER, "got": "'many'"}),
+        ({"min_kernels": 3, "max_kernels": 2}, BoundsContradict, {}),
+        ({"steps": 0}, WrongValue, {"expected": ValueForm.WHOLE_NUMBER, "least": 1}),
+        ({"warmup": -1}, WrongValue, {"expected": ValueForm.WHOLE_NUMBER, "least": 0}),
+        ({"device": "gpu"}, OfKeyword, {"keyword": "device", "value": "'gpu'"}),
+        ({"device": "gpu"}, NoneOfThese, {"known": ("auto", "cpu", "cuda", "cuda:N")}),
+        ({"scale": 3}, NoSuchLimit, {"name": "scale"}),
     ],
 )
-def test_a_keyword_that_cannot_be_used_is_refused_before_anything_runs(asked, said):
+def test_a_keyword_that_cannot_be_used_is_refused_before_anything_runs(asked, kind, facts):
     calls = []
-    with pytest.raises(UnknownLimit, match=said):
-        profile(lambda **_: calls.append(1), **asked)
+    why = why_refused(lambda: profile(lambda **_: calls.append(1), **asked))
+    assert says(why, kind, **facts)
+    assert says(why, MaybeOfFunction) == (why.code == "unknown-keyword")
     assert not calls
 
 
@@ -242,8 +247,8 @@ def test_a_keyword_that_the_function_has_too_is_not_taken_from_it():
     def denoise(x, steps=50):
         return x * steps
 
-    with pytest.raises(UnknownLimit, match=r"steps=4 may be meant .* functools\.partial\(function, steps=\.\.\.\)"):
-        profile(denoise, x, device="cpu", steps=4)
+    why = why_refused(lambda: profile(denoise, x, device="cpu", steps=4))
+    assert says(why, MeantForEither, keyword="steps", value="4")
     assert len(profile(partial(denoise, steps=20), x, device="cpu", steps=4).steps) == 4
 
 

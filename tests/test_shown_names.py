@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+from facts import says, why_refused
 from test_patterns import AMPERE, FLASH, NVJET, POINTWISE, SOFTMAX, SPLIT_K, kernel
 
 from pytest_torchprof import Kernels, UnknownLimit, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.patterns import compile_pattern
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
+from pytest_torchprof.reasons.wrong_patterns import NotSpelledSo, OfOtherLimit, Spelling
 
 pytestmark = pytest.mark.any_torch
 
@@ -76,42 +78,51 @@ def test_what_a_terminal_cannot_show_matches_as_it_is_shown():
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "how", "meant"),
     [
-        ("gemm ", "it has a blank at its end: write 'gemm'"),
-        (" gemm", "it has a blank at its beginning: write 'gemm'"),
-        ("gemm, conv", "write ['gemm', 'conv']"),
-        ("gemm,conv*", "write ['gemm', 'conv*']"),
-        ("gemm,", "write 'gemm'"),
-        ("gemm,,conv", "write ['gemm', 'conv']"),
-        ("gemm|conv", "write ['gemm', 'conv']"),
-        ("'gemm'", "it has quotes in it: write 'gemm'"),
-        ('["gemm", "conv"]', "it is a list written as a text"),
-        ("12 x attention bf16 flash_fwd_kernel", "write 'attention bf16 flash_fwd_kernel'"),
-        ("pointwise fill [2]", "write 'pointwise fill' for all of them"),
-        ("pointwise ver...[2]", "write 'pointwise ver...' for all of them"),
-        ("...", "it says nothing"),
-        ("aten::", "operators are 'aten::*'"),
-        ("aten::mm.default", "it has no overload: 'aten::mm'"),
-        ("mm.default", "it has no overload: 'mm'"),
-        ("add.Tensor", "it has no overload: 'add'"),
-        ("aten.clamp_min", "'aten::clamp_min'"),
-        ("aten.clamp_min.default", "'aten::clamp_min'"),
-        ("torch.clamp_min", "'aten::clamp_min'"),
-        ("torch.float64", "it is a type: write 'fp64'"),
-        ("torch.ops.aten.mm", "'aten::mm'"),
-        ("F.relu", "'aten::relu'"),
-        ("nn.LayerNorm", "'aten::layer_norm'"),
-        ("dist.all_reduce", "communication('all_reduce')"),
-        ("memcpy", "max_memcpys"),
-        ("*Memset*", "max_memsets"),
-        ("HtoD", "max_memcpys"),
+        ("gemm ", Spelling.BLANK_BEHIND, ["gemm"]),
+        (" gemm", Spelling.BLANK_BEFORE, ["gemm"]),
+        ("gemm, conv", Spelling.SEVERAL, ["gemm", "conv"]),
+        ("gemm,conv*", Spelling.SEVERAL, ["gemm", "conv*"]),
+        ("gemm,", Spelling.SEVERAL, ["gemm"]),
+        ("gemm,,conv", Spelling.SEVERAL, ["gemm", "conv"]),
+        ("gemm|conv", Spelling.SEVERAL, ["gemm", "conv"]),
+        ("'gemm'", Spelling.QUOTED, ["gemm"]),
+        ('["gemm", "conv"]', Spelling.LIST, []),
+        ("12 x attention bf16 flash_fwd_kernel", Spelling.COUNT, ["attention bf16 flash_fwd_kernel"]),
+        ("pointwise fill [2]", Spelling.NUMBER, ["pointwise fill"]),
+        ("pointwise ver...[2]", Spelling.NUMBER, ["pointwise ver..."]),
+        ("...", Spelling.NOTHING, []),
+        ("aten::", Spelling.NAMESPACE, ["aten::"]),
+        ("aten::mm.default", Spelling.OVERLOAD, ["aten::mm"]),
+        ("mm.default", Spelling.OVERLOAD, ["mm"]),
+        ("add.Tensor", Spelling.OVERLOAD, ["add"]),
+        ("aten.clamp_min", Spelling.OPERATOR, ["aten::clamp_min"]),
+        ("aten.clamp_min.default", Spelling.OPERATOR, ["aten::clamp_min"]),
+        ("torch.clamp_min", Spelling.OPERATOR, ["aten::clamp_min"]),
+        ("torch.float64", Spelling.TYPE, ["fp64"]),
+        ("torch.ops.aten.mm", Spelling.OPERATOR, ["aten::mm"]),
+        ("F.relu", Spelling.OPERATOR, ["aten::relu"]),
+        ("nn.LayerNorm", Spelling.OPERATOR, ["aten::layer_norm"]),
+        ("dist.all_reduce", Spelling.OF_SELECTOR, ["all_reduce"]),
+        ("x.item()", Spelling.OPERATOR, ["aten::item"]),
+        ("x.float()", Spelling.READS, ["float"]),
+        ("x.cpu()", Spelling.CONVERTS, ["cpu"]),
+        ("x.numpy()", Spelling.ON_HOST, ["numpy"]),
+        ("torch.cuda.synchronize()", Spelling.WAITS, ["synchronize"]),
     ],
 )
-def test_what_no_kernel_is_called_is_refused_with_what_is_meant(text, meant):
-    with pytest.raises(UnknownLimit, match=re.escape(meant)) as refused:
-        compile_pattern(text)
-    assert refused.value.code == "bad-pattern"
+def test_what_no_kernel_is_called_is_refused_with_what_is_meant(text, how, meant):
+    why = why_refused(lambda: compile_pattern(text))
+    assert says(why, NotSpelledSo, written=text, of_operator=False, how=how, names=tuple(meant))
+    assert why.code == "bad-pattern"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("memcpy", "max_memcpys"), ("*Memset*", "max_memsets"), ("HtoD", "max_memcpys")]
+)
+def test_what_is_no_kernel_is_refused_with_its_own_limit(text, limit):
+    assert says(why_refused(lambda: compile_pattern(text)), OfOtherLimit, written=text, limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +174,8 @@ def test_no_name_that_is_shown_can_be_forbidden_in_vain(path, monkeypatch, capsy
         try:
             found = compile_pattern(name)
         except UnknownLimit as refused:
-            meant = re.search(r"write '(.+)' for all", str(refused))
-            assert meant is not None, name
-            found = compile_pattern(meant[1])
+            why = refused.reason
+            found = compile_pattern(why.names[0] if says(why, NotSpelledSo, how=Spelling.NUMBER) else name)
         assert any(found.verdict(one).may_be for one in ran), name
     for word in {one.family for one in ran if one.family}:
         assert word in kernels

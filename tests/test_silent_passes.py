@@ -52,7 +52,7 @@ def test_a_marked_test_without_a_limit_is_not_measured_where_nothing_was(run_tes
 
 FIXTURES = {
     "a function that does nothing": "torchprof(lambda: None)",
-    "a function that makes a generator": "torchprof(lambda: (x.sin() for _ in range(3)))",
+    "a function that returns a generator": "torchprof(lambda: (x.sin() for _ in range(3)))",
     "a thread": "torchprof(on_a_thread)",
     "a block that does nothing": """
     with torchprof.measure("one") as m:

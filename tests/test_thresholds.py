@@ -202,7 +202,7 @@ def test_kernels_without_a_length_are_no_error_at_any_threshold(code, value, tmp
         (["hotspot.share = much"], "hotspot.share = much: expected a number of at least 0 (its default is 0.4)"),
         (["hotspot.share = -1"], "expected a number of at least 0"),
         (["hotspot.share = nan"], "expected a number of at least 0"),
-        (["hotspot.names = 2.5"], "hotspot.names = 2.5: expected a whole number of at least 0 (its default is 3)"),
+        (["hotspot.names = 2.5"], "of at least 0 (its default is 3)"),
         (["hotspot.share = 0.5", "hotspot.share=0.6"], "hotspot.share is given twice"),
     ],
 )

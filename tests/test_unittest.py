@@ -328,7 +328,7 @@ REFUSED = {
     "no limit": ("torchprof.limits(max_kernel=1)", "did you mean 'max_kernels'"),
     "no value": ("torchprof.limits(max_kernels='many')", "max_kernels='many'"),
     "how to measure": ("torchprof.limits(steps=2)", "'steps' is no limit"),
-    "nothing": ("torchprof.limits()", "takes limits as keywords"),
+    "nothing": ("torchprof.limits()", "got none [fixture-misuse]"),
     "against the marker": ("torchprof.limits(max_kernels=1)", "max_kernels=1 and min_kernels=2 cannot both hold"),
     "against what was set": (
         "torchprof.limits(max_memcpys=1, forbid_kernels='add'); torchprof.limits(kernels='add')",

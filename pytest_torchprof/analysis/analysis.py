@@ -29,7 +29,6 @@ from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.kernels.reply import NOT_KNOWN
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason
@@ -293,8 +292,9 @@ class Analysis(HasViews, AllAttributes):
     def _refuse_unknown_range(self, name: str) -> None:
         """Raise NotMeasured if the recording has no user annotation of this name."""
         if not isinstance(name, str):
-            problem = TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
-            raise self.launching.refusal(problem)
+            from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+            raise self.launching.refusal(TorchprofError.because(WrongValue(ValueForm.RANGE, repr(name))))
         trace = self.trace
         names = {trace.names[index] for index in set(trace.annotations.name)}
         if name not in names and name not in annotated_ranges(trace):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from pytest_torchprof.kernels.names.kernelname import (
     COLLECTIVES,
     DTYPES,
@@ -14,37 +16,42 @@ from pytest_torchprof.kernels.names.kernelname import (
     TORCHS_DTYPES,
     TRITON_CATEGORIES,
 )
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import nearest
+from pytest_torchprof.text import choices_like
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
     def check(value: object) -> object:
         if not isinstance(value, str) or value not in valid:
             word = str(value).rpartition(".")[2]
-            problem = f"{what}={value!r} is unknown: {nearest(TORCHS_DTYPES.get(word, word), valid)}"
-            raise UnknownLimit(problem, Code.BAD_PATTERN)
+            raise _unknown(what, value, TORCHS_DTYPES.get(word, word), valid)
         return value
 
     return check
 
 
+def _unknown(what: str, value: object, meant: str, valid: Iterable[str]) -> UnknownLimit:
+    from pytest_torchprof.reasons.wrong_patterns import PartOf, UnknownPart  # noqa: PLC0415 - for what is refused alone
+
+    return UnknownLimit.because(UnknownPart(PartOf.VALUE, repr(value), *choices_like(meant, valid), of=what))
+
+
 def _boolean(value: object) -> object:
     if not isinstance(value, bool):
-        raise UnknownLimit(f"expected True or False, got {value!r}")
+        from pytest_torchprof.reasons.wrong_values import NoneOfThese  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(NoneOfThese(("True", "False"), repr(value)))
     return value
 
 
 def _version(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and value in FLASH_VERSIONS:
         return value
-    valid = ", ".join(map(str, FLASH_VERSIONS))
-    raise UnknownLimit(f"version={value!r} is unknown: FlashAttention has {valid}", Code.BAD_PATTERN)
+    raise _unknown("version", value, "", map(str, FLASH_VERSIONS))
 
 
 def _tile(value: object) -> object:
@@ -55,22 +62,26 @@ def _tile(value: object) -> object:
         and all(str(part).isascii() and str(part).isdecimal() for part in parts)
     ):
         return tuple(int(part) for part in parts)
-    raise UnknownLimit(f"expected a tile such as '128x64' or (128, 64), got tile={value!r}")
+    from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+    raise UnknownLimit.because(WrongValue(ValueForm.TILE, f"tile={value!r}"))
 
 
 def _ops(value: object) -> object:
     tokens = [value] if isinstance(value, str) else value
     if isinstance(tokens, list | tuple) and tokens and all(isinstance(token, str) and token for token in tokens):
         return tuple(bare(checked_operator(str(token))) for token in tokens)
-    raise UnknownLimit(f"expected operator names such as ['add', 'mul'], got ops={value!r}")
+    from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+    raise UnknownLimit.because(WrongValue(ValueForm.CARRIED, f"ops={value!r}"))
 
 
 def checked_operator(token: str) -> str:
     """Return an operator's name, in which an overload may stand, if there may be one; else raise UnknownLimit."""
-    from pytest_torchprof.kernels.spelling import no_operator_text  # noqa: PLC0415 - who reads a file needs none
+    from pytest_torchprof.kernels.spelling import why_no_operator  # noqa: PLC0415 - who reads a file needs none
 
-    if (advice := no_operator_text(token.partition(".")[0] if "::" in token else token)) is not None:
-        raise UnknownLimit(f"{token!r} is no operator's name: {advice}", Code.BAD_PATTERN)
+    if (why := why_no_operator(token.partition(".")[0] if "::" in token else token)) is not None:
+        raise UnknownLimit.because(replace(why, written=token))
     return token
 
 

@@ -11,6 +11,7 @@ from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.kernels.operator_names import is_registered, nearest_operator, of_torch, registered
 from pytest_torchprof.reasons.names_asked import NoSuchOperator, OnlyNamespace, PartOfOperators
+from pytest_torchprof.reasons.wrong_patterns import NoSuchOperatorInTorch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +60,7 @@ def unmatched_operator(pattern: Operator, recorded: Iterable[str] = ()) -> Reaso
     return NoSuchOperator(pattern.written, near, "torch" in sys.modules)
 
 
-def unregistered_operator_text(pattern: Operator) -> str | None:
+def why_unregistered(pattern: Operator) -> Reason | None:
     """Return why the loaded torch has no operator that the pattern asks for; None if one may still be registered.
 
     A library's own operators may be registered later, unless it has registered others already.
@@ -72,11 +73,8 @@ def unregistered_operator_text(pattern: Operator) -> str | None:
     known = registered()
     if not any(operator.startswith(f"{space}::") for operator in known):
         return None
-    problem = f"torch has no operator {name!r} in {space}"
-    if near := nearest_operator(pattern.written, known):
-        return f"{problem}: did you mean {near!r}?"
-    own = any(operator.startswith(f"{space}::") for operator in of_torch())
-    return problem if own else f"{problem}: import what registers it before"
+    of_torch_itself = any(operator.startswith(f"{space}::") for operator in of_torch())
+    return NoSuchOperatorInTorch(name, space, nearest_operator(pattern.written, known), of_torch_itself)
 
 
 def _is_one_of(pattern: Operator, names: frozenset[str]) -> bool:

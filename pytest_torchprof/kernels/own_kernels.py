@@ -14,17 +14,14 @@ from pytest_torchprof.kernels.names import KernelName, decode, without_index
 from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUT_CONVERSION, LAYOUTS
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.reply import NO
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import and_more, nearest, printable, printable_line
+from pytest_torchprof.text import and_more, choices_like, printable, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 OWN_KERNELS: Final = "own_kernels"
 """The keyword under which they are given."""
-EXPECTED: Final = "expected kernels and what they are, such as {'my_rope_*': 'pointwise', 'mlp_fwd_*': 'gemm bf16'}"
-
 
 _SHOWN: Final = 8
 _OF_PRODUCTS: Final = ("gemm", "matmul", "mlp", "ffn", "linear", "proj", "_mm")
@@ -98,7 +95,9 @@ NOTHING_DECLARED: Final = OwnKernels()
 def read_own_kernels(value: object) -> OwnKernels:
     """Return the declarations in a mapping of patterns; UnknownLimit names one that cannot be used."""
     if not isinstance(value, Mapping):
-        raise UnknownLimit(f"{EXPECTED}, got {value!r}", Code.BAD_PATTERN)
+        from pytest_torchprof.reasons.wrong_patterns import NoPattern, PatternForm  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(NoPattern(PatternForm.OWN_KERNELS, repr(value)))
     return OwnKernels(declared=tuple(_read(pattern, words) for pattern, words in value.items()))
 
 
@@ -111,54 +110,60 @@ def _split_line(line: str) -> tuple[str, str]:
     pattern, equals, words = line.rpartition("=")
     twice = any(half.split()[:1] and half.split()[0] in FAMILIES for half in pattern.split("=")[1:])
     if not equals or twice:
-        raise UnknownLimit(f"{line!r}: expected PATTERN = FAMILY, such as my_rope_* = pointwise", Code.BAD_PATTERN)
+        from pytest_torchprof.reasons.wrong_patterns import NoPattern, PatternForm  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(NoPattern(PatternForm.OWN_KERNEL)).of_entry(repr(line))
     return pattern.strip(), words.strip()
 
 
 def _read(pattern: object, words: object) -> OwnKernel:
     pattern = _checked(pattern)
+    try:
+        return OwnKernel(pattern=pattern, **_facts_in(words))
+    except UnknownLimit as wrong:
+        raise wrong.of_entry(repr(pattern)) from None
+
+
+def _facts_in(words: object) -> dict[str, str]:
+    """Return the family, dtype and layout that these words say; UnknownLimit for a word that says none."""
+    from pytest_torchprof.reasons import wrong_patterns as wrong  # noqa: PLC0415 - few declare any
+
     if not isinstance(words, str) or not words.split():
-        problem = f"{pattern!r}: expected what it computes, such as pointwise or gemm bf16, got {words!r}"
-        raise UnknownLimit(problem, Code.BAD_PATTERN)
+        raise UnknownLimit.because(wrong.NoPattern(wrong.PatternForm.COMPUTED, repr(words)))
     family, *others = words.split()
     if family not in FAMILIES:
-        raise UnknownLimit(f"{pattern!r}: {family!r} is no family: {nearest(family, FAMILIES)}", Code.BAD_PATTERN)
+        no_family = wrong.UnknownPart(wrong.PartOf.FAMILY, repr(family), *choices_like(family, FAMILIES))
+        raise UnknownLimit.because(no_family)
     valid = {"dtype": DTYPES, "layout": LAYOUTS if family == "gemm" else ()}
-    fields: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for word in others:
-        field = next((field for field, words in valid.items() if word in words and field not in fields), None)
-        if field is None and word in (*fields.values(), *DTYPES, *valid["layout"]):
-            problem = f"{pattern!r}: {words!r} says two of one thing: a kernel has one dtype, and a product one layout"
-            raise UnknownLimit(problem, Code.BAD_PATTERN)
+        field = next((field for field, words in valid.items() if word in words and field not in facts), None)
+        if field is None and word in (*facts.values(), *DTYPES, *valid["layout"]):
+            raise UnknownLimit.because(wrong.SaysTwice(repr(words)))
         if field is None:
             known = [known_word for words in valid.values() for known_word in words]
-            problem = f"{pattern!r}: {word!r} says nothing of a kernel of family {family}: {nearest(word, known)}"
-            raise UnknownLimit(problem, Code.BAD_PATTERN)
-        fields[field] = word
-    return OwnKernel(pattern=pattern, family=family, dtype=fields.get("dtype"), layout=fields.get("layout"))
+            no_fact = wrong.UnknownPart(wrong.PartOf.FACT, repr(word), *choices_like(word, known), of=family)
+            raise UnknownLimit.because(no_fact)
+        facts[field] = word
+    return {"family": family, **facts}
 
 
 def _checked(pattern: object) -> str:
     """Return a pattern that is about the user's own kernels; UnknownLimit for any other."""
-    from pytest_torchprof.kernels.spelling import no_kernel_text  # noqa: PLC0415 - few declare any
+    from pytest_torchprof.kernels.spelling import why_no_kernel  # noqa: PLC0415 - few declare any
+    from pytest_torchprof.reasons.wrong_patterns import NoPatternOfOwn, NotOnesOwn  # noqa: PLC0415 - as above
 
     text = pattern.strip() if isinstance(pattern, str) else ""
     expression = _expression(text)
     if not text:
-        problem = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
-    elif advice := no_kernel_text(text):
-        problem = f"{text!r} is no kernel's name: {advice}"
-    elif len(re.findall(_LETTERS, re.sub(_NO_NAME, "", text.removeprefix("re:")))) < _FEWEST:
-        problem = (
-            f"{text!r} is no pattern on names of one's own: expected three letters of one or more, as in my_rope_*"
-        )
-    elif sum(map(OwnKernel(pattern=text, family="other").matches, _COMMON)) > 1 or expression.search(""):
-        problem = (
-            f"{text!r} matches kernels of torch and of its libraries: expected the names of one's own, as my_rope_*"
-        )
-    else:
-        return text
-    raise UnknownLimit(problem, Code.BAD_PATTERN)
+        raise UnknownLimit.because(NoPatternOfOwn(repr(pattern), NotOnesOwn.EMPTY))
+    if (why := why_no_kernel(text)) is not None:
+        raise UnknownLimit.because(why)
+    if len(re.findall(_LETTERS, re.sub(_NO_NAME, "", text.removeprefix("re:")))) < _FEWEST:
+        raise UnknownLimit.because(NoPatternOfOwn(repr(text), NotOnesOwn.TOO_SHORT))
+    if sum(map(OwnKernel(pattern=text, family="other").matches, _COMMON)) > 1 or expression.search(""):
+        raise UnknownLimit.because(NoPatternOfOwn(repr(text), NotOnesOwn.COMMON))
+    return text
 
 
 _FEWEST: Final = 3

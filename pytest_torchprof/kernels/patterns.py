@@ -31,11 +31,20 @@ from pytest_torchprof.kernels.selectors import (
     launched_by,
 )
 from pytest_torchprof.kernels.shown_names import might_be_called
-from pytest_torchprof.kernels.spelling import no_kernel_text
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.kernels.spelling import why_no_kernel
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import nearest, printable
+from pytest_torchprof.reasons.wrong_patterns import (
+    FunctionNotCalled,
+    NoPattern,
+    OfOtherLimit,
+    PartOf,
+    PatternForm,
+    SelectorAsText,
+    TextUnread,
+    UnknownPart,
+)
+from pytest_torchprof.text import choices_like, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -60,9 +69,6 @@ class Pattern(Protocol):
         """Return whether the kernel computes what is asked for, in whatever type, layout or size."""
 
 
-_KERNELS_TEXT: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')"
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class NamePattern(TextPattern):
     """A string pattern on a kernel's raw name and on the one that tables show.
@@ -78,9 +84,9 @@ class NamePattern(TextPattern):
     _named: Operator | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text = checked_text(self.written, _KERNELS_TEXT)
-        if advice := no_kernel_text(text):
-            raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
+        text = checked_text(self.written, of_kernel=True)
+        if (why := why_no_kernel(text)) is not None:
+            raise UnknownLimit.because(why)
         object.__setattr__(self, "_regex", compile_name(text))
         object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
         object.__setattr__(self, "_named", _named_operator(text) if self._asked is None else None)
@@ -212,29 +218,19 @@ def compile_pattern(value: object) -> Pattern:
     if isinstance(value, str):
         kind, bracket, rest = value.strip().partition("(")
         if kind in SIGNATURES and bracket and rest.endswith(")"):
-            raise UnknownLimit(
-                f"{value!r} is a selector written as a text, which no kernel's name holds: take the quotes away, and "
-                f"write from pytest_torchprof import {kind}",
-                Code.BAD_PATTERN,
-            )
-        if advice := _NO_KERNELS.match(value):
-            raise UnknownLimit(
-                f"{value!r} is no kernel's name; there is a limit for it: {advice.lastgroup}", Code.BAD_PATTERN
-            )
+            raise UnknownLimit.because(SelectorAsText(value, kind))
+        if (named := _NO_KERNELS.match(value)) is not None:
+            raise UnknownLimit.because(OfOtherLimit(value, str(named.lastgroup)))
         return NamePattern(value)
     if (call := selector_call(value)) is not None:
-        problem = f"{getattr(value, '__name__', '')} is the function that makes a selector; call it: {call}"
-        raise UnknownLimit(problem, Code.BAD_PATTERN)
-    raise UnknownLimit(f"expected {_KERNELS_TEXT}, got {value!r}", Code.BAD_PATTERN)
+        raise UnknownLimit.because(FunctionNotCalled(None, getattr(value, "__name__", ""), call))
+    raise UnknownLimit.because(NoPattern(PatternForm.KERNEL, repr(value)))
 
 
 def selector_call(value: object) -> str | None:
     """Return the call of a function that makes selectors, "gemm()"; None for anything else."""
     name = str(getattr(value, "__name__", ""))
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
-
-
-_FORMS: Final = 'gemm(layout="tn"), [gemm(), "name"] or {"name": 3}'
 
 
 def parse_value(text: str) -> object:
@@ -246,8 +242,7 @@ def parse_value(text: str) -> object:
         return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        problem = f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}"
-        raise UnknownLimit(f"{problem}; quote what is meant as a text", Code.BAD_PATTERN) from None
+        raise UnknownLimit.because(TextUnread(repr(shown))) from None
 
 
 def _evaluate(node: ast.expr) -> object:
@@ -270,8 +265,7 @@ _JSON: Final = {"true": True, "false": False, "null": None}
 
 def _evaluate_selector(kind: str, call: ast.Call) -> Selector:
     if kind not in SIGNATURES:
-        problem = f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text"
-        raise UnknownLimit(problem, Code.BAD_PATTERN)
+        raise UnknownLimit.because(UnknownPart(PartOf.SELECTOR, kind, *choices_like(kind, SIGNATURES)))
     positional = tuple(ast.literal_eval(node) for node in call.args)
     keywords = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
     if len(keywords) != len(call.keywords):

@@ -13,10 +13,9 @@ from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, may_be_triton
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, same, some
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import nearest
+from pytest_torchprof.text import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +29,9 @@ def compile_text(text: str) -> re.Pattern[str]:
         try:
             return re.compile(text[3:])
         except re.error as error:
-            raise UnknownLimit(f"{text!r} is no regular expression: {error}", Code.BAD_PATTERN) from None
+            from pytest_torchprof.reasons.wrong_patterns import NoExpression  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(NoExpression(text, str(error))) from None
     if is_expression(text):
         # Square brackets occur in kernel names and operator types, so only * and ? are special.
         return re.compile(r"\A" + fnmatch.translate(text.replace("[", "[[]")), re.DOTALL)
@@ -42,10 +43,12 @@ def is_expression(text: str) -> bool:
     return text.startswith("re:") or "*" in text or "?" in text
 
 
-def checked_text(value: object, what: str) -> str:
-    """Return ``value`` if it is a text that is not empty, else raise UnknownLimit."""
+def checked_text(value: object, *, of_kernel: bool = False) -> str:
+    """Return the pattern on an operator or a kernel if it is a text that is not empty, else raise UnknownLimit."""
     if not isinstance(value, str) or not value.removeprefix("re:"):
-        raise UnknownLimit(f"expected {what}, got {value!r}")
+        from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(WrongValue(ValueForm.KERNEL if of_kernel else ValueForm.OPERATOR, repr(value)))
     return value
 
 
@@ -74,11 +77,10 @@ class Operator(TextPattern):
     _words: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        from pytest_torchprof.kernels.spelling import no_operator_text  # noqa: PLC0415 - who reads a file needs none
+        from pytest_torchprof.kernels.spelling import why_no_operator  # noqa: PLC0415 - who reads a file needs none
 
-        checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
-        if advice := no_operator_text(self.written):
-            raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}", Code.BAD_PATTERN)
+        if (why := why_no_operator(checked_text(self.written))) is not None:
+            raise UnknownLimit.because(why)
         object.__setattr__(self, "_regex", compile_text(self.written) if is_expression(self.written) else None)
         object.__setattr__(self, "_words", _words_of(self.written))
 
@@ -106,7 +108,7 @@ def compile_op_pattern(value: object) -> Operator:
     """Return the pattern on operator names that a string stands for; UnknownLimit for anything else."""
     if isinstance(value, Operator):
         return value
-    return Operator(checked_text(value, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION"))
+    return Operator(checked_text(value))
 
 
 # Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
@@ -303,30 +305,38 @@ _BASE: Final[dict[str, tuple[tuple[str, object], ...]]] = {
 
 def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]) -> Selector:
     """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for arguments that it does not take."""
-    first, valid = SIGNATURES[kind]
-    if len(positional) > (first is not None):
-        raise UnknownLimit(
-            f"{kind}() takes {'one value' if first else 'keywords only'}, got {len(positional)}", Code.BAD_PATTERN
-        )
-    for name in keywords:
-        if name not in valid:
-            raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}", Code.BAD_PATTERN)
-    if keywords.get("fused") is False and "version" in keywords:
-        problem = "attention(fused=False) selects what no FlashAttention runs: it takes no version"
-        raise UnknownLimit(problem, Code.BAD_PATTERN)
+    first, _ = SIGNATURES[kind]
+    _refuse_arguments(kind, positional, keywords)
     written = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in keywords.items())])
     asked = [*_BASE.get(kind, ())]
     if kind == "triton":
         asked.append(("triton", _CHECKS["triton"](positional[0]) if positional else None))
     elif first and positional:
         asked.append((first, _CHECKS[first](positional[0])))
-    elif first and kind != "communication":
-        values = ", ".join(FAMILIES if kind == "family" else LIBRARIES)
-        raise UnknownLimit(f"{kind}() needs a value: {values}", Code.BAD_PATTERN)
     if kind == "attention" and "fused" not in keywords:
         asked.append(("kind", "attention"))
     asked += [(name, _CHECKS[name](value)) for name, value in keywords.items()]
     return Selector(kind, tuple(asked), f"{kind}({written})")
+
+
+def _refuse_arguments(kind: str, positional: tuple[object, ...], keywords: dict[str, object]) -> None:
+    first, valid = SIGNATURES[kind]
+    if len(positional) > (first is not None):
+        from pytest_torchprof.reasons.wrong_patterns import TooManyValues  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(TooManyValues(kind, first is not None, len(positional)))
+    if (unknown := next((name for name in keywords if name not in valid), None)) is not None:
+        from pytest_torchprof.reasons.wrong_patterns import PartOf, UnknownPart  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(UnknownPart(PartOf.KEYWORD, repr(unknown), *choices_like(unknown, valid), of=kind))
+    if keywords.get("fused") is False and "version" in keywords:
+        from pytest_torchprof.reasons.wrong_patterns import VersionOfUnfused  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(VersionOfUnfused())
+    if kind in ("family", "library") and not positional:
+        from pytest_torchprof.reasons.wrong_patterns import SelectorWithoutValue  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(SelectorWithoutValue(kind, FAMILIES if kind == "family" else LIBRARIES))
 
 
 def gemm(*values: object, **fields: object) -> Selector:

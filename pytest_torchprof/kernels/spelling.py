@@ -10,6 +10,7 @@ from typing import Final
 
 from pytest_torchprof.kernels.names.kernelname import TORCHS_DTYPES
 from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
+from pytest_torchprof.reasons.wrong_patterns import NotSpelledSo, Spelling
 
 # C++ names contain commas and bars, between brackets or as arguments at the ends of a part of a name.
 _CPP: Final = re.compile(
@@ -36,107 +37,100 @@ _OVERLOAD: Final = re.compile(
 )
 _COLLECTIVE: Final = re.compile(r"(?:torch\.distributed|dist)\.(?P<name>\w+)")
 
-_READ: Final = "a value that is read is 'aten::item' or 'aten::_local_scalar_dense'"
-_CONVERTED: Final = "a conversion is 'aten::_to_copy', or 'aten::to' with the calls that convert nothing"
-_WAIT: Final = "it leaves no operator; there is a limit for waits: max_syncs"
-_ON_HOST: Final = "it leaves no operator of its own; what it reads from a GPU is a wait, for which there is max_syncs"
-
 _CALLS: Final = {
-    **dict.fromkeys(("float", "int", "bool"), f"{_READ}, {_CONVERTED}"),
-    **dict.fromkeys(("double", "half", "bfloat16", "long", "short", "char", "byte", "cfloat", "cdouble"), _CONVERTED),
-    **dict.fromkeys(("cast", "type", "astype"), _CONVERTED),
-    **dict.fromkeys(("cpu", "cuda", "xpu"), _CONVERTED),
-    **dict.fromkeys(("numpy", "tolist", "print"), _ON_HOST),
-    **dict.fromkeys(("sync", "synchronize"), _WAIT),
+    **dict.fromkeys(("float", "int", "bool"), Spelling.READS),
+    **dict.fromkeys(
+        ("double", "half", "bfloat16", "long", "short", "char", "byte", "cfloat", "cdouble"), Spelling.CONVERTS
+    ),
+    **dict.fromkeys(("cast", "type", "astype"), Spelling.CONVERTS),
+    **dict.fromkeys(("cpu", "cuda", "xpu"), Spelling.CONVERTS),
+    **dict.fromkeys(("numpy", "tolist", "print"), Spelling.ON_HOST),
+    **dict.fromkeys(("sync", "synchronize"), Spelling.WAITS),
 }
 """The names in recordings of methods and functions that have no operator of their name; as a part of another word they
 do not count.
 """
 
-Forms = tuple[tuple[re.Pattern[str], str], ...]
+Forms = tuple[tuple[re.Pattern[str], Spelling], ...]
 _OF_KERNELS: Final[Forms] = (
-    (re.compile(r"[\s.]*"), "it says nothing: expected a part of a kernel's name"),
-    (re.compile(r"\d+ x (?P<name>.+)"), "it begins with a count, as in a table: write {name!r}"),
-    (
-        re.compile(r"(?P<name>.*\S)(?: |(?<=\.{3}))(?P<number>\[\d+\])"),
-        (
-            "{number} only numbers kernels that a table calls the same: write {name!r} for all of them, or a part of "
-            "the raw name of one, which torchprof analyze --json shows"
-        ),
-    ),
-    (re.compile(r"aten::"), "it is a namespace: all of its operators are 'aten::*'"),
-    (_OVERLOAD, "in a recording it has no overload: {name!r}"),
-    (_COLLECTIVE, "there is a selector for it: communication({name!r})"),
+    (re.compile(r"[\s.]*"), Spelling.NOTHING),
+    (re.compile(r"\d+ x (?P<name>.+)"), Spelling.COUNT),
+    (re.compile(r"(?P<name>.*\S)(?: |(?<=\.{3}))(?P<number>\[\d+\])"), Spelling.NUMBER),
+    (re.compile(r"(?P<name>aten::)"), Spelling.NAMESPACE),
+    (_OVERLOAD, Spelling.OVERLOAD),
+    (_COLLECTIVE, Spelling.OF_SELECTOR),
 )
-_SCRIPTS: Final = re.compile(r"aten::(?:Bool|Complex|Float|Int|Scalar)(?:Implicit)?")
 _OF_OPERATORS: Final[Forms] = (
-    (
-        _SCRIPTS,
-        "it is TorchScript's own: in a recording a value that is read is 'aten::item' or 'aten::_local_scalar_dense'",
-    ),
-    (re.compile(r"[^\w*?]*"), "expected one such as 'aten::addmm'"),
-    (re.compile(r"(?P<name>[\w:]+::)"), "it is a namespace: all of its operators are '{name}*'"),
+    (re.compile(r"aten::(?:Bool|Complex|Float|Int|Scalar)(?:Implicit)?"), Spelling.TORCHSCRIPT),
+    (re.compile(r"[^\w*?]*"), Spelling.NO_LETTER),
+    (re.compile(r"(?P<name>[\w:]+::)"), Spelling.NAMESPACE),
     (
         # Ranges of communication and of optimizers have one colon.
         re.compile(r"(?!(?:nccl|gloo|mpi|ucc):\w|[^:]*#).*(?<!:):(?![:\s]).*"),
-        "a namespace ends in two colons, as in 'aten::addmm'",
+        Spelling.ONE_COLON,
     ),
-    (_OVERLOAD, "in a recording it has no overload: {name!r}"),
-    (_COLLECTIVE, "there is a limit for it: collectives={{{name!r}: 1}}"),
+    (_OVERLOAD, Spelling.OVERLOAD),
+    (_COLLECTIVE, Spelling.OF_LIMIT),
 )
 
 
-def no_kernel_text(text: str) -> str | None:
-    """Return why no kernel's name contains this text, and the name that is meant; None if one may."""
+def why_no_kernel(text: str) -> NotSpelledSo | None:
+    """Return why no kernel's name contains this text, with the name that is meant; None if one may."""
     if text.startswith("re:"):
         return None
     if text.startswith("torch.") and (dtype := TORCHS_DTYPES.get(text.removeprefix("torch."))) is not None:
-        return f"it is a type: write {dtype!r}"
-    problem = _not_one_name_text(text) or _advice_text(text, _OF_KERNELS)
-    if problem is None and not text.isidentifier() and (problem := python_call_text(text)) is not None:
-        return f"it is no kernel: {problem}"
+        return NotSpelledSo(text, False, Spelling.TYPE, (dtype,))
+    no_name = _not_one_name(text) or _advised(text, _OF_KERNELS) or (None if text.isidentifier() else _called(text))
+    if no_name is not None:
+        return NotSpelledSo(text, False, *no_name)
     # The names of kernels do contain C++ such as at::native::gelu(..).
     in_names = _CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)
-    if problem is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
-        return f"it is an operator, as which ops, forbid_ops and op= ask for it: {meant!r}"
-    return problem
+    if (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
+        return NotSpelledSo(text, False, Spelling.OPERATOR, (meant,))
+    return None
 
 
-def no_operator_text(text: str) -> str | None:
-    """Return why no operator of a recording has this name, and the one that is meant; None if one may."""
+def why_no_operator(text: str) -> NotSpelledSo | None:
+    """Return why no operator of a recording has this name, with the one that is meant; None if one may."""
     if text.startswith("re:"):
         return None
-    problem = _not_one_name_text(text) or python_call_text(text) or _advice_text(text, _OF_OPERATORS)
-    if problem is None and (meant := _operator_meant(text)) is not None:
-        return f"in a recording it is {meant!r}"
-    return problem
-
-
-def python_call_text(text: str) -> str | None:
-    """Return a text with the recorded form of a Python call that has no operator of its name; None for all others."""
-    forms = (form.fullmatch(text) for form in (_PYTHONS, _CALL, _BARE))
-    return next((problem for match in forms if match and (problem := recorded_form(match["name"])) is not None), None)
-
-
-def _advice_text(text: str, forms: Forms) -> str | None:
-    tried = ((form.fullmatch(text), advice) for form, advice in forms)
-    return next((advice.format(**match.groupdict()) for match, advice in tried if match is not None), None)
-
-
-def _not_one_name_text(text: str) -> str | None:
-    """Return the problem of a text that is not exactly one name; None if it is one."""
-    if text.strip() and text.strip() != text:
-        return f"it has a blank at its {'beginning' if text[0].isspace() else 'end'}: write {text.strip()!r}"
-    if (quoted := _QUOTED.fullmatch(text)) is not None:
-        return f"it has quotes in it: write {quoted['inside']!r}"
-    if _LIST.fullmatch(text):
-        return "it is a list written as a text: take the outer quotes away"
-    pieces = text.split() if _NAMES.fullmatch(text) else [text] if _CPP.search(text) else _SEVERAL.split(text)
-    if len(pieces) > 1:
-        names = [piece for piece in pieces if piece]
-        meant = repr(names) if len(names) != 1 else repr(names[0])
-        return f"a text is one name and no list: write {meant}"
+    no_name = _not_one_name(text) or _called(text) or _advised(text, _OF_OPERATORS)
+    if no_name is not None:
+        return NotSpelledSo(text, True, *no_name)
+    if (meant := _operator_meant(text)) is not None:
+        return NotSpelledSo(text, True, Spelling.ELSEWHERE, (meant,))
     return None
+
+
+Advice = tuple[Spelling, tuple[str, ...], str]
+"""How a text is spelled, what is meant, and the number that stands in it."""
+
+
+def _called(text: str) -> Advice | None:
+    """Return how a Python call is spelled that has no operator of its name; None for all other texts."""
+    names = (match["name"] for form in (_PYTHONS, _CALL, _BARE) if (match := form.fullmatch(text)) is not None)
+    return next(((_CALLS[name], (name,), "") for name in names if name in _CALLS), None)
+
+
+def _advised(text: str, forms: Forms) -> Advice | None:
+    tried = ((form.fullmatch(text), how) for form, how in forms)
+    return next(((how, _names(match), match.groupdict().get("number", "")) for match, how in tried if match), None)
+
+
+def _names(match: re.Match[str]) -> tuple[str, ...]:
+    return (match["name"],) if "name" in match.groupdict() else ()
+
+
+def _not_one_name(text: str) -> Advice | None:
+    """Return how a text is spelled that is not exactly one name; None if it is one."""
+    if text.strip() and text.strip() != text:
+        return Spelling.BLANK_BEFORE if text[0].isspace() else Spelling.BLANK_BEHIND, (text.strip(),), ""
+    if (quoted := _QUOTED.fullmatch(text)) is not None:
+        return Spelling.QUOTED, (quoted["inside"],), ""
+    if _LIST.fullmatch(text):
+        return Spelling.LIST, (), ""
+    pieces = text.split() if _NAMES.fullmatch(text) else [text] if _CPP.search(text) else _SEVERAL.split(text)
+    return (Spelling.SEVERAL, tuple(filter(None, pieces)), "") if len(pieces) > 1 else None
 
 
 def _operator_meant(text: str) -> str | None:
@@ -156,9 +150,3 @@ def _snake(name: str) -> str:
     """Return the name of a module's class as a function: ``LayerNorm`` is ``layer_norm``, ``ReLU`` is ``relu``."""
     parted = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", "_", name).lower()
     return re.sub(r"(?<=norm)[123]d$", "", parted)
-
-
-def recorded_form(name: str) -> str | None:
-    """Return a text with the recorded form of a call of this name, if torch has no operator of the name; else None."""
-    operators = _CALLS.get(name)
-    return None if operators is None else f"Python's {name}() is no operator: {operators}"

@@ -48,7 +48,8 @@ from pytest_torchprof.limits.seen import FindingsSeen, InWords, NoFinding
 from pytest_torchprof.reasons.composed import FindingUntold
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import nearest
+from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName
+from pytest_torchprof.text import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -100,7 +101,7 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     def read(value: object) -> tuple[str, ...]:
         for code in (codes := as_list(value)):
             if code not in known:
-                raise UnknownLimit(f"{code!r} is no finding; {nearest(str(code), known)}")
+                raise UnknownLimit.because(UnknownName(NameOf.FINDING, repr(code), *choices_like(str(code), known)))
         return tuple(str(code) for code in codes)
 
     def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
@@ -173,7 +174,7 @@ def divided(given: Mapping[str, object]) -> tuple[OwnKernels, dict[str, object]]
     try:
         return read_own_kernels(given[OWN_KERNELS]), others
     except UnknownLimit as problem:
-        raise UnknownLimit(f"{OWN_KERNELS}: {problem.text}", problem.code) from None
+        raise problem.of_keyword(OWN_KERNELS) from None
 
 
 def of_compiling(given: Iterable[str]) -> bool:

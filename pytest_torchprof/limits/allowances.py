@@ -16,7 +16,8 @@ from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known, sam
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.limit import as_list
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import nearest
+from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
+from pytest_torchprof.text import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"(?P<file>.+\.py)(?::(?P<line>[0-9]+))?")
 _WORD = re.compile(r"(\w+):(?!:)")
 _DIRECTION = re.compile(r"(?:Memcpy )?(?P<direction>[A-Z]to[A-Z])")
-_EXPECTED = "an operator such as 'aten::nonzero', 'range:NAME', or the end of a source file's path such as 'sampler.py'"
 
 
 class Allowance(Struct, frozen=True):
@@ -64,19 +64,20 @@ def _direction(entry: object) -> Allowance | None:
 
 def _allowance(entry: object) -> Allowance:
     if not isinstance(entry, str) or not entry.strip():
-        raise UnknownLimit(f"expected {_EXPECTED}, got {entry!r}")
+        raise UnknownLimit.because(WrongValue(ValueForm.ALLOWED, repr(entry)))
     if entry.startswith("range:"):
         if not (name := entry.removeprefix("range:").strip()):
-            raise UnknownLimit("'range:' names no range; write e.g. 'range:sample'")
+            raise UnknownLimit.because(WrongValue(ValueForm.ALLOWED_RANGE)).of_entry(repr(entry))
         return Allowance(entry, partial(_by_range, name))
     path = entry.replace("\\", "/")
     if place := _PLACE.fullmatch(path):
         line = int(place["line"]) if place["line"] else None
         return Allowance(entry, partial(_by_place, place["file"], line), needs_lines=True)
     if ".py" in path or "/" in path:
-        raise UnknownLimit(f"{entry!r} is no source file's path; write e.g. 'sampler.py' or 'sampler.py:12'")
+        raise UnknownLimit.because(WrongValue(ValueForm.SOURCE_FILE)).of_entry(repr(entry))
     if word := _WORD.match(entry):
-        raise UnknownLimit(f"{entry!r}: unknown word {word[1]!r}; {nearest(word[1], ['range'])}")
+        unknown = UnknownName(NameOf.WORD, repr(word[1]), *choices_like(word[1], ["range"]))
+        raise UnknownLimit.because(unknown).of_entry(repr(entry))
     operator = compile_op_pattern(entry)
     return Allowance(entry, partial(_by_operator, operator), operator=operator)
 

@@ -33,7 +33,7 @@ from pytest_torchprof.reasons.lines import (
     LinesNotRecorded,
     RepeatWentElsewhere,
 )
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.reasons.wrong_values import NoneOfThese
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def judge_memcpys(analysis: Analysis, most: int, *, allow_memcpys: Sequence[Allo
 def _read_waits(value: object) -> str:
     if isinstance(value, str) and value in _WAITS:
         return value
-    raise UnknownLimit(f"expected {enumerated([repr(wait) for wait in _WAITS])}, got {value!r}")
+    raise UnknownLimit.because(NoneOfThese(tuple(map(repr, _WAITS)), repr(value)))
 
 
 OF_SYNCS = (Setting(name="allow_syncs", read=read_allowances), Setting(name="waits", read=_read_waits))

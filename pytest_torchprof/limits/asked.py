@@ -12,17 +12,16 @@ from msgspec.structs import replace
 
 from pytest_torchprof.findings.queued import graphs_seem_cut
 from pytest_torchprof.kernels.fields import bare
-from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
 from pytest_torchprof.limits.written import RANGES
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
-from pytest_torchprof.text import HUGE, is_huge, keywords_like
+from pytest_torchprof.reasons.wrong_patterns import FunctionNotCalled
+from pytest_torchprof.text import is_huge, keywords_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,13 +74,17 @@ def read_limits(
         if word is None:
             raise _no_limit(name, words)
         if is_huge(value):
-            raise UnknownLimit(f"{name}=...: {HUGE}")
+            from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(HugeNumber()).of_keyword(name, "...")
         try:
             values[name] = word.read(value)
         except UnknownLimit as problem:
             raise _refused(name, value, problem) from None
         except Exception as problem:  # noqa: BLE001 - of another plugin's limit: ``read=float`` raises what Python raises
-            raise _refused(name, value, UnknownLimit(describe(problem))) from None
+            from pytest_torchprof.reasons.wrong_values import ReaderRaised  # noqa: PLC0415 - for what is refused alone
+
+            raise _refused(name, value, UnknownLimit.because(ReaderRaised(describe(problem)))) from None
     asked = tuple(
         Asked(
             limit,
@@ -113,13 +116,9 @@ _ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
 
 def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
     """Return the error for a value that cannot be read, with the value as it is written in the marker."""
-    if problem.code is Code.BAD_PATTERN and (call := selector_call(value)) is not None:
-        function = getattr(value, "__name__", "")
-        from pytest_torchprof.reasons.asked_wrongly import FunctionNotCalled  # noqa: PLC0415 - for what is refused alone
-
-        return UnknownLimit.because(FunctionNotCalled(name, function, call))
-    written = _ADDRESS.sub(r"\1", repr(value))
-    return UnknownLimit(f"{name}={written}: {problem.text}", problem.code)
+    if isinstance(why := problem.reason, FunctionNotCalled) and callable(value):
+        return UnknownLimit.because(replace(why, name=name))
+    return problem.of_keyword(name, _ADDRESS.sub(r"\1", repr(value)))
 
 
 def _no_limit(name: str, known: Iterable[str]) -> UnknownLimit:
@@ -177,8 +176,9 @@ def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, .
 def refuse_none(limits: Mapping[str, object], call: str) -> None:
     """Raise TorchprofError for a call that is to set or check limits, and is given none: it would ask for nothing."""
     if not limits:
-        message = f"{call} takes limits as keywords, such as max_kernels=5; got none"
-        raise TorchprofError(message, Code.FIXTURE_MISUSE)
+        from pytest_torchprof.reasons.misuse import CallWithout, Takes  # noqa: PLC0415 - for what is refused alone
+
+        raise TorchprofError.because(CallWithout(call, Takes.LIMITS, "none"))
 
 
 def answered(verdict: Verdict, wanted: Asked) -> Verdict:

@@ -31,7 +31,8 @@ from pytest_torchprof.reasons.job_limits import (
     MessageSizesUnknown,
     NoCommunication,
 )
-from pytest_torchprof.text import nearest, printable
+from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
+from pytest_torchprof.text import choices_like, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,7 +46,9 @@ def _read_collectives(value: object) -> dict[str, tuple[int, int] | None]:
     counts = as_counts(value)
     for name in counts:
         if name not in COLLECTIVES:
-            raise UnknownLimit(f"{name!r} is no collective; {nearest(str(name), COLLECTIVES)}")
+            raise UnknownLimit.because(
+                UnknownName(NameOf.COLLECTIVE, repr(name), *choices_like(str(name), COLLECTIVES))
+            )
     return {str(name): count for name, count in counts.items()}
 
 
@@ -130,16 +133,12 @@ class _Exposure(NamedTuple):
 
 
 def _read_exposure(value: object) -> _Exposure:
-    if isinstance(value, str):
-        try:
-            return _Exposure(duration_us(value), is_share=False)
-        except UnknownLimit:
-            raise UnknownLimit(f'expected a duration such as "1.5ms", or a share such as 0.1, got {value!r}') from None
     try:
+        if isinstance(value, str):
+            return _Exposure(duration_us(value), is_share=False)
         return _Exposure(fraction(value), is_share=True)
     except UnknownLimit:
-        expected = f'expected a duration such as "1.5ms", or a share of the step from 0 to 1, got {value!r}'
-        raise UnknownLimit(expected) from None
+        raise UnknownLimit.because(WrongValue(ValueForm.EXPOSURE, repr(value))) from None
 
 
 def _unknown_time(steps: Iterable[StepCommunication]) -> Verdict | None:

@@ -46,6 +46,7 @@ from pytest_torchprof.limits.seen import (
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import GraphLaunchesUntold, NoGraphRan
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
@@ -154,12 +155,10 @@ def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
 def _read_cuda_graph(value: object) -> object:
     if value is True or value == "all":
         return value
-    if value is False:
-        raise UnknownLimit('expected True, "all" or a share of all kernels such as 0.95, got False')
     try:
         return fraction(value)
     except UnknownLimit:
-        raise UnknownLimit(f'expected True, "all" or a share of all kernels such as 0.95, got {value!r}') from None
+        raise UnknownLimit.because(WrongValue(ValueForm.GRAPH_SHARE, repr(value))) from None
 
 
 def _cuda_graph(analysis: Analysis, asked: Any) -> Verdict:

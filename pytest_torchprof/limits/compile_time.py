@@ -12,7 +12,7 @@ from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import NoCompileTimes, NothingCompiled, NotMeasuredWithCaches
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 from pytest_torchprof.trace.caches import CacheUses, ColdStart, Phase
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def read_compile_time(value: object) -> float | dict[str, float]:
     if not isinstance(value, Mapping):
         return positive_number(value)
     if not value or any(phase not in PHASES for phase in value):
-        raise UnknownLimit(f"expected seconds, or seconds for {enumerated(PHASES)}, got {value!r}")
+        raise UnknownLimit.because(WrongValue(ValueForm.COMPILE_TIME, repr(value)))
     return {phase: positive_number(value[phase]) for phase in PHASES if phase in value}
 
 

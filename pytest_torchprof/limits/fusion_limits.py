@@ -17,6 +17,7 @@ from pytest_torchprof.limits.limit import MISSED, NOT_MEASURED, as_groups, as_li
 from pytest_torchprof.limits.seen import CarriedByNone, CarriedTogether
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.operators_untold import CarriedUntold, NothingToFuse
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,18 +32,14 @@ def _read_fused(value: object) -> list[tuple[str, ...]]:
     groups = [entries] if all(isinstance(entry, str) for entry in entries) else [as_list(entry) for entry in entries]
     for group in groups:
         if not all(isinstance(token, str) and token for token in group):
-            raise UnknownLimit(
-                f'expected operator names such as ["add", "mul"], or a list of such lists, got {value!r}'
-            )
+            raise UnknownLimit.because(WrongValue(ValueForm.FUSED, repr(value)))
     return [tuple(checked_operator(str(token)) for token in group) for group in groups]
 
 
 def _read_apart(value: object) -> list[tuple[str, ...]]:
     groups = _read_fused(value)
     if any(len(set(map(bare, group))) < 2 for group in groups):
-        raise UnknownLimit(
-            f'expected two or more operators that no kernel may carry together, such as ["sum", "amax"], got {value!r}'
-        )
+        raise UnknownLimit.because(WrongValue(ValueForm.NOT_FUSED, repr(value)))
     return groups
 
 

@@ -17,6 +17,7 @@ from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - as above
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - as above
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 from pytest_torchprof.text import counted, printable, printable_line
 from pytest_torchprof.text.reprs import bracketed
 
@@ -237,21 +238,21 @@ def whole_number(value: object) -> int:
     """Return a count, or raise UnknownLimit."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise UnknownLimit(f"expected a whole number from 0, got {value!r}")
+    raise UnknownLimit.because(WrongValue(ValueForm.WHOLE_NUMBER, repr(value), least=0))
 
 
 def positive_number(value: object) -> float:
     """Return a finite number from 0, or raise UnknownLimit."""
     if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0:
         return float(value)
-    raise UnknownLimit(f"expected a number from 0, got {value!r}")
+    raise UnknownLimit.because(WrongValue(ValueForm.NUMBER, repr(value), least=0))
 
 
 def fraction(value: object) -> float:
     """Return a number from 0 to 1, or raise UnknownLimit."""
     number = positive_number(value)
     if number > 1:
-        raise UnknownLimit(f"expected a share from 0 to 1, got {value!r}")
+        raise UnknownLimit.because(WrongValue(ValueForm.SHARE, repr(value)))
     return number
 
 
@@ -260,7 +261,7 @@ def as_list(value: object) -> list[object]:
     items = as_groups(value)
     for item in items:
         if isinstance(item, list | dict | set | tuple):
-            raise UnknownLimit(f"expected single entries, got {item!r} among them")
+            raise UnknownLimit.because(WrongValue(ValueForm.SINGLE_ENTRIES, repr(item)))
     return items
 
 
@@ -268,7 +269,7 @@ def as_groups(value: object) -> list[object]:
     """Return the value as `as_list` does, for entries that may be lists themselves."""
     items = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     if not items:
-        raise UnknownLimit("expected at least one entry, got an empty list")
+        raise UnknownLimit.because(WrongValue(ValueForm.AN_ENTRY, repr(value)))
     return items
 
 
@@ -279,7 +280,7 @@ def bounds(value: object) -> tuple[int, int]:
             low, high = whole_number(value[0]), whole_number(value[1])
             if low <= high:
                 return low, high
-        raise UnknownLimit(f"expected a count or a pair (low, high), got {value!r}")
+        raise UnknownLimit.because(WrongValue(ValueForm.COUNT, repr(value)))
     count = whole_number(value)
     return count, count
 
@@ -288,7 +289,7 @@ def as_counts(value: object) -> dict[object, tuple[int, int] | None]:
     """Return entry -> (low, high), None meaning "at least one", from a dict, a list or a single entry."""
     if isinstance(value, Mapping):
         if not value:
-            raise UnknownLimit("expected at least one entry, got an empty dict")
+            raise UnknownLimit.because(WrongValue(ValueForm.AN_ENTRY, repr(value)))
         return {entry: bounds(count) for entry, count in value.items()}
     return dict.fromkeys(as_list(value))
 

@@ -32,6 +32,7 @@ from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.lines import LinesNotRecorded
 from pytest_torchprof.reasons.operators_untold import OperatorUntold
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _idle_operators(step: StepProfile, pattern: Operator) -> list[IdleOperators]
 def _read_allowed_ops(value: object) -> tuple[Allowance, ...]:
     allowed = read_allowances(value)
     if entry := next((own for own in allowed if own.operator is None and not own.needs_lines), None):
-        raise UnknownLimit(f"expected operators and lines, got {str(entry)!r}")
+        raise UnknownLimit.because(WrongValue(ValueForm.ALLOWED_OPERATOR, repr(str(entry))))
     return allowed
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.kernels.operator_checks import unregistered_operator_text
+from pytest_torchprof.kernels.operator_checks import why_unregistered
 from pytest_torchprof.kernels.patterns import NamePattern
 from pytest_torchprof.kernels.selectors import Operator, Selector
 from pytest_torchprof.limits.allowances import Allowance
 from pytest_torchprof.limits.asked import Asked
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ def refuse_unknown_operators(limits: Iterable[Asked]) -> None:
     """Raise UnknownLimit where a limit asks for an operator that torch, as loaded in this process, does not have."""
     for wanted in limits:
         for operator in _operators(wanted):
-            if (refusal := unregistered_operator_text(operator)) is not None:
-                raise UnknownLimit(f"{wanted.limit.name}={wanted.shown}: {refusal}", Code.BAD_PATTERN)
+            if (why := why_unregistered(operator)) is not None:
+                raise UnknownLimit.because(why).of_keyword(wanted.limit.name, wanted.shown)
 
 
 def _operators(value: object) -> Iterator[Operator]:

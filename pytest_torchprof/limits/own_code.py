@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pytest_torchprof.limits.limit import Setting, as_list
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import NoPackageOfName
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 from pytest_torchprof.text import path_from_here
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def read_own(value: object) -> tuple[str, ...]:
     """Return the names of packages and modules; UnknownLimit for anything else."""
     for name in (names := as_list(value)):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise UnknownLimit(
-                f"expected packages or modules by the name that imports them, such as 'tabpfn', got {name!r}"
-            )
+            raise UnknownLimit.because(WrongValue(ValueForm.PACKAGES, repr(name)))
     return tuple(dict.fromkeys(str(name) for name in names))
 
 

@@ -6,6 +6,7 @@ import math
 import re
 
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 
 _NUMBER = r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*"
 _US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
@@ -24,7 +25,7 @@ def duration_us(value: object) -> float:
         return float(match[1]) * _US_PER[match[2]]
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
         return value * 1e6
-    raise UnknownLimit(f'expected a duration such as "1.5ms", "800us" or seconds as a number, got {value!r}')
+    raise UnknownLimit.because(WrongValue(ValueForm.DURATION, repr(value)))
 
 
 def size_bytes(value: object) -> int:
@@ -33,4 +34,4 @@ def size_bytes(value: object) -> int:
         return round(float(match[1]) * _BYTES_PER[match[2].lower()])
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise UnknownLimit(f'expected a size such as "1.5GiB", "300MB" or a number of bytes, got {value!r}')
+    raise UnknownLimit.because(WrongValue(ValueForm.SIZE, repr(value)))

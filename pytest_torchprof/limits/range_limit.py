@@ -15,9 +15,10 @@ from pytest_torchprof.kernels.kernels import counted_texts
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
 from pytest_torchprof.limits.written import RANGES
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.composed import OfRange
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfGraphUnknown, RangeOfLaunchesUnknown
+from pytest_torchprof.reasons.wrong_values import OfWholeMeasurement, ValueForm, WrongValue
 from pytest_torchprof.text.globs import fits, is_glob
 from pytest_torchprof.trace.graph_annotations import is_of_graphs
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 Within = Mapping[str, tuple[Asked, ...]]
-_EXPECTED = 'expected a dict of ranges and their limits, such as {"decode": {"max_syncs": 0}}'
 
 
 def range_limit(known: Sequence[Limit]) -> Limit:
@@ -38,19 +38,21 @@ def range_limit(known: Sequence[Limit]) -> Limit:
 
     def read(value: object) -> Within:
         if not isinstance(value, Mapping) or not value:
-            raise UnknownLimit(f"{_EXPECTED}, got {value!r}")
-        return {_name(name): _read_inside(name, limits) for name, limits in value.items()}
+            raise UnknownLimit.because(WrongValue(ValueForm.RANGES, repr(value)))
+        return {_name(name): _in_range(name, limits) for name, limits in value.items()}
 
-    def _read_inside(name: str, limits: object) -> tuple[Asked, ...]:
-        if not isinstance(limits, Mapping) or not limits:
-            raise UnknownLimit(f'in "{name}": expected a dict of limits, such as {{"max_syncs": 0}}, got {limits!r}')
-        if outer := next((word for word in limits if word in others), None):
-            refusal = f'in "{name}": {outer} is judged on the whole measurement and not within ranges'
-            raise UnknownLimit(f"{refusal}; give it beside ranges", Code.UNKNOWN_KEYWORD)
+    def _in_range(name: str, limits: object) -> tuple[Asked, ...]:
         try:
-            return read_limits(limits, known=inside)
+            return _read_inside(limits)
         except UnknownLimit as problem:
-            raise UnknownLimit(f'in "{name}": {problem.text}', problem.code) from None
+            raise UnknownLimit.because(OfRange(name, problem.reason)) from None
+
+    def _read_inside(limits: object) -> tuple[Asked, ...]:
+        if not isinstance(limits, Mapping) or not limits:
+            raise UnknownLimit.because(WrongValue(ValueForm.LIMITS, repr(limits)))
+        if outer := next((word for word in limits if word in others), None):
+            raise UnknownLimit.because(OfWholeMeasurement(outer))
+        return read_limits(limits, known=inside)
 
     return Limit(name=RANGES, read=read, check=_check, on_gpu_work=False, located=False, families=())
 
@@ -58,7 +60,7 @@ def range_limit(known: Sequence[Limit]) -> Limit:
 def _name(name: object) -> str:
     if isinstance(name, str) and name.strip():
         return name
-    raise UnknownLimit(f"{_EXPECTED}; {name!r} is no range's name")
+    raise UnknownLimit.because(WrongValue(ValueForm.RANGE, repr(name)))
 
 
 def _check(analysis: Analysis, within: Within) -> tuple[Verdict, ...]:

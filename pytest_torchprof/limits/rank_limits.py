@@ -39,6 +39,7 @@ from pytest_torchprof.reasons.job_limits import (
     TimesOfRankMeanNothing,
 )
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, NothingRanOnRanks
+from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +60,7 @@ def _read_same_kernels(value: object) -> str | None:
         return None
     if isinstance(value, str) and value.strip():
         return value
-    raise UnknownLimit(f'expected True, or the name or description of a process group such as "tp", got {value!r}')
+    raise UnknownLimit.because(WrongValue(ValueForm.GROUP, repr(value)))
 
 
 def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> Callable[[Analysis, Any], Verdict]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.patterns import parse_value
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.wrong_values import CountsMixed, GivenTwice, ValueForm, WrongValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,13 +28,13 @@ def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
+            raise UnknownLimit.because(WrongValue(ValueForm.NAME_AND_VALUE)).of_keyword(f"--limit {text!r}")
         if name not in limits:
             limits[name] = _read_value(f"--limit {name}", value)
         elif name in LIST_LIMITS:
             limits[name] = _add_up(name, limits[name], _read_value(f"--limit {name}", value))
         else:
-            raise UnknownLimit(f"--limit {name} is given twice")
+            raise UnknownLimit.because(GivenTwice(f"--limit {name}"))
     return limits
 
 
@@ -62,10 +63,10 @@ def _with_selectors(name: str, value: object) -> object:
 def _add_up(name: str, before: object, more: object) -> object:
     if isinstance(before, dict) and isinstance(more, dict):
         if twice := before.keys() & more.keys():
-            raise UnknownLimit(f"--limit {name} has two counts for {next(iter(twice))}")
+            raise UnknownLimit.because(GivenTwice(f"--limit {name}", str(next(iter(twice)))))
         return before | more
     if isinstance(before, dict) or isinstance(more, dict):
-        raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")
+        raise UnknownLimit.because(CountsMixed(f"--limit {name}"))
     if name == "fused":
         # Each value is a group of its own: they need not be in one kernel.
         return [*_as_groups(before), *_as_groups(more)]
@@ -92,4 +93,4 @@ def _read_value(shown: str, text: str) -> object:
     except UnknownLimit as wrong:
         if not _WRITTEN.match(text):
             return text
-        raise UnknownLimit(f"{shown}: {wrong.text}", wrong.code) from None
+        raise wrong.of_keyword(shown) from None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, StepsLeft, StepsNotStarted
+from pytest_torchprof.reasons.misuse import EnteredTwice, ProfileTooEarly, StepsOutside, StepsTwice
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 
@@ -77,8 +77,7 @@ class MeasuredBlock(ABC):
 
     def __enter__(self) -> Self:
         if self._entered:
-            problem = f"the block {self._title} is entered twice; each block has its own: with {self._call}(...) as m"
-            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
+            raise TorchprofError.because(EnteredTwice(self._title, self._call))
         self._begin()
         self._entered = True
         return self
@@ -87,11 +86,9 @@ class MeasuredBlock(ABC):
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
         if not self._entered:
-            problem = f"m.steps() is used inside the block: with {self._call}(...) as m"
-            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
+            raise TorchprofError.because(StepsOutside(self._call))
         if self._steps is not None:
-            problem = f"m.steps() was asked for twice in the block {self._title}; one block, one loop"
-            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
+            raise TorchprofError.because(StepsTwice(self._title))
         self._steps = self._counted()
         return self._steps
 
@@ -124,6 +121,5 @@ class MeasuredBlock(ABC):
     def profile(self) -> Profile:
         """The block's Profile, after the block."""
         if (profile := self._profile) is None:
-            problem = f"m.profile of {self._title} is there after the block, when its steps have run"
-            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
+            raise TorchprofError.because(ProfileTooEarly(self._title))
         return profile

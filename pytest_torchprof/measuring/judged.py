@@ -12,7 +12,7 @@ from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP
 from pytest_torchprof.measuring.script import ScriptBlock
 from pytest_torchprof.profiles import Profile  # noqa: TC001  (as above)
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.asked_wrongly import NothingToJudge
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (as above)
@@ -82,7 +82,7 @@ def judge(
     Raises UnknownLimit for limits that cannot be meant, or if there is none, and any exception of ``function``.
     """
     if not limits or not isinstance(limits, Mapping):
-        raise UnknownLimit('judge() expects a limit: judge(function, x, limits={"max_kernels": 1})', Code.BAD_USAGE)
+        raise UnknownLimit.because(NothingToJudge())
     block = _JudgedBlock(None, limits, steps=steps, warmup=warmup, device=device)
     if (reason := why_nothing_runs(function)) is not None:
         return _unmeasured(not_measured(reason))
@@ -102,7 +102,7 @@ def _unmeasured(problem: NotMeasured) -> Verdicts:
 class _JudgedBlock(ScriptBlock):
     """A measured block whose limits raise nothing."""
 
-    _OTHERWISE: ClassVar[str] = ""
+    _KEYWORDS_OF_CODE: ClassVar[bool] = False
 
     def _problem(self) -> LimitsMissed | NotMeasured | None:  # An error here would be raised at the end of the block.
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,13 +15,27 @@ DEVICE, WARMUP, STEPS = "auto", 3, 5
 """The defaults: the device, and the numbers of calls."""
 
 
+def read_keyword(name: str, value: object, read: Callable[[object], Any]) -> Any:
+    """Return the value of a keyword as it is read; UnknownLimit names the keyword that cannot have it."""
+    if is_huge(value):
+        from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(HugeNumber()).of_keyword(name, "...")
+    try:
+        return read(value)
+    except UnknownLimit as problem:
+        raise problem.of_keyword(name, repr(value)) from None
+
+
 def at_least(least: int) -> Callable[[object], int]:
     """Return a function that reads an integer of at least ``least``, and raises UnknownLimit for anything else."""
 
     def read(value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= least:
             return value
-        raise UnknownLimit(f"expected a whole number from {least}")
+        from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(WrongValue(ValueForm.WHOLE_NUMBER, least=least))
 
     return read
 
@@ -38,4 +53,6 @@ def device_name(value: object) -> str:
             return str(value)
         if name in ("auto", *names) and not colon:
             return name
-    raise UnknownLimit(f"expected {enumerated(['auto', *names, *(f'{name}:N' for name in numbered)])}")
+    from pytest_torchprof.reasons.wrong_values import NoneOfThese  # noqa: PLC0415 - for what is refused alone
+
+    raise UnknownLimit.because(NoneOfThese(("auto", *names, *(f"{name}:N" for name in numbered))))

@@ -28,15 +28,18 @@ from pytest_torchprof.limits import (
 from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.measuring.explanation import Explanation
-from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name, read_keyword
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.reasons.asked_wrongly import MeantForEither
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.composed import MaybeOfFunction
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import NoGpuHere
+from pytest_torchprof.reasons.misuse import CallWithout, Takes
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text import HUGE, is_huge, printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -73,8 +76,7 @@ def profile(
     __tracebackhide__ = True  # noqa: F811 - what the function raises is an error of its own lines, or of those that call this.
     if not callable(function):
         given = printable_line(repr(function), 60)
-        message = f"profile() takes a function and its arguments; got {given}, which cannot be called"
-        raise TorchprofError(message, Code.BAD_VALUE)
+        raise TorchprofError.because(CallWithout("profile()", Takes.FUNCTION, given, Code.BAD_VALUE))
     block = ScriptBlock(None, limits, steps=steps, warmup=warmup, device=device)
     _refuse_ambiguous(function, {"steps": steps, "warmup": warmup, "device": device, **limits})
     if (reason := why_nothing_runs(function)) is not None:
@@ -118,18 +120,14 @@ def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object])
         return
     for name, value in given.items():
         if name in parameters and (name not in _OPTIONS or value != _OPTIONS[name][1]):
-            raise UnknownLimit(
-                f"{name}={value!r} may be meant for the measurement or for the measured function, which has a "
-                f"parameter of that name. Bind that one: functools.partial(function, {name}=...)",
-                Code.CONTRADICTION,
-            )
+            raise UnknownLimit.because(MeantForEither(name, repr(value)))
 
 
 class ScriptBlock(MeasuredBlock):
     """A measured block outside of tests: judged at its end."""
 
-    _OTHERWISE: ClassVar[str] = "bind a keyword argument of the measured code to it: functools.partial(function, ...)"
-    """A further remedy for a keyword that is no limit."""
+    _KEYWORDS_OF_CODE: ClassVar[bool] = True
+    """Whether a keyword that is no limit may be meant for the measured code."""
 
     def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
         super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
@@ -146,9 +144,9 @@ class ScriptBlock(MeasuredBlock):
         try:
             return read_limits(given)
         except UnknownLimit as problem:
-            if problem.code is not Code.UNKNOWN_KEYWORD or not self._OTHERWISE:
+            if problem.code is not Code.UNKNOWN_KEYWORD or not self._KEYWORDS_OF_CODE:
                 raise
-            raise UnknownLimit(f"{problem.text}; {self._OTHERWISE}", problem.code) from None
+            raise UnknownLimit.because(MaybeOfFunction(problem.reason)) from None
 
     def _begin(self) -> None:
         self._device = device_for(self._asked, self._options["device"])
@@ -274,12 +272,7 @@ def _call_again(path: Path, function: Callable[[], object], explanation: Explana
 
 def read_option(name: str, value: object) -> Any:
     """Return the value of steps, warmup or device; UnknownLimit for an invalid one."""
-    if is_huge(value):
-        raise UnknownLimit(f"{name}: {HUGE}")
-    try:
-        return _OPTIONS[name][0](value)
-    except UnknownLimit as problem:
-        raise UnknownLimit(f"{name}={value!r}: {problem.text}", problem.code) from None
+    return read_keyword(name, value, _OPTIONS[name][0])
 
 
 def _refuse_gpu_numbers(name: str) -> None:

@@ -24,6 +24,8 @@ from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.unreadable import InsteadOfFile
+from pytest_torchprof.reasons.wrong_patterns import NotOnesOwn, PartOf, PatternForm, Spelling
+from pytest_torchprof.reasons.wrong_values import NameOf, ValueForm
 from pytest_torchprof.text.documentation import Article
 
 if TYPE_CHECKING:
@@ -58,6 +60,12 @@ _VALUES: Final[Mapping[str, Any]] = {
     "Gap": Gap.NO_TIME,
     "Trait": Trait.ASYNC,
     "float | None": None,
+    "NameOf": NameOf.FINDING,
+    "NotOnesOwn": NotOnesOwn.COMMON,
+    "PartOf": PartOf.VALUE,
+    "PatternForm": PatternForm.KERNEL,
+    "Spelling": Spelling.SEVERAL,
+    "ValueForm": ValueForm.WHOLE_NUMBER,
     "SideName": SideName("<commit>"),
     "Absent | None": None,
     "DeviceTrouble | None": None,

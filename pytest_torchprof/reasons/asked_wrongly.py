@@ -11,7 +11,6 @@ class NoSuchLimit(Reason, frozen=True):
     """A keyword is no limit."""
 
     CODE = Code.UNKNOWN_KEYWORD
-    FOR_THE_DOCTOR = False
     ADVICE = "write the nearest name, which the text has"
 
     name: str
@@ -29,7 +28,6 @@ class OptionOfMarker(Reason, frozen=True):
     """A keyword of the marker is given to one measurement."""
 
     CODE = Code.UNKNOWN_KEYWORD
-    FOR_THE_DOCTOR = False
     MEANING = "it says how the whole test is measured"
     ADVICE = "give it to the marker"
     SENTENCE = "{name!r} is no limit of one measurement; put it in the marker"
@@ -37,24 +35,10 @@ class OptionOfMarker(Reason, frozen=True):
     name: str
 
 
-class FunctionNotCalled(Reason, frozen=True):
-    """A selector is given without its parentheses."""
-
-    CODE = Code.BAD_PATTERN
-    FOR_THE_DOCTOR = False
-    ADVICE = "call it, as the text shows"
-    SENTENCE = "{name}={function} is a function; call it: {name}={call}"
-
-    name: str
-    function: str
-    call: str
-
-
 class SettingAlone(Reason, frozen=True):
     """A setting is given without a limit that it is about."""
 
     CODE = Code.LONE_SETTING
-    FOR_THE_DOCTOR = False
     ADVICE = "give the limit too, or leave the keyword out"
 
     name: str
@@ -71,7 +55,6 @@ class BoundsContradict(Reason, frozen=True):
     """A lower bound is above the upper bound on the same number."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "raise the upper bound, or lower the other"
     SENTENCE = "{most} and {least} cannot both hold"
 
@@ -84,7 +67,6 @@ class WantedAndForbidden(Reason, frozen=True):
     """The same is required and forbidden."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "take it out of one of them"
     SENTENCE = "{entry} stands in {wanted} and in {forbidden}, which cannot both hold"
 
@@ -97,7 +79,6 @@ class CollectiveSends(Reason, frozen=True):
     """No byte may be sent, and a collective is required that sends some."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "leave one of them out"
     SENTENCE = "max_comm_bytes=0 and {collective!r} in collectives, which sends something, cannot both hold"
 
@@ -108,7 +89,6 @@ class FusedAndNot(Reason, frozen=True):
     """Operators are to be in one kernel, and in none together."""
 
     CODE = Code.CONTRADICTION
-    FOR_THE_DOCTOR = False
     ADVICE = "take the operators out of one of them"
 
     ops: tuple[str, ...]
@@ -118,44 +98,97 @@ class FusedAndNot(Reason, frozen=True):
         return f"{' and '.join(self.ops)} stand together in fused and in not_fused, which cannot both hold"
 
 
-class MeasuresInside(Reason, frozen=True):
-    """A measurement is asked for inside another one."""
+class DeviceOfRanks(Reason, frozen=True):
+    """One GPU is asked for, and a job of which each rank takes its own."""
 
-    CODE = Code.FIXTURE_MISUSE
-    FOR_THE_DOCTOR = False
-    ADVICE = "measure one after the other"
+    CODE = Code.CONTRADICTION
+    SENTENCE = "device={device!r} is one GPU, and with ranks={ranks} each rank takes its own: write device={kind!r}"
+    ADVICE = "ask for the kind of device alone"
 
-    test: str
-    of_body: bool
-    """Whether the other one is that of the whole body."""
+    device: str
+    ranks: int
+    kind: str
+
+
+class WarmBoundCold(Reason, frozen=True):
+    """A compilation with warm caches is bounded, and only one with cold caches is measured."""
+
+    CODE = Code.CONTRADICTION
+    SENTENCE = (
+        "compile_cache='cold' measures no warm caches, and max_compile_time has a bound on them: "
+        "write compile_cache='warm', which measures both"
+    )
+    ADVICE = "write `compile_cache='warm'`"
+
+
+class CachesOfRanks(Reason, frozen=True):
+    """Cold or warm caches take a process of their own, and the test runs in a job of ranks."""
+
+    CODE = Code.CONTRADICTION
+    SENTENCE = "compile_cache={phase!r} takes a process of its own, and ranks={ranks} a job"
+    REMEDY = "measure the compilation in a test without ranks"
+
+    phase: str
+    ranks: int
+
+
+class MeantForEither(Reason, frozen=True):
+    """A keyword may be meant for the measurement, or for the measured function."""
+
+    CODE = Code.CONTRADICTION
+    SENTENCE = (
+        "{keyword}={value} may be meant for the measurement or for the measured function, which has a parameter of "
+        "that name. Bind that one: functools.partial(function, {keyword}=...)"
+    )
+    ADVICE = "bind the function's own to it, with `functools.partial`"
+
+    keyword: str
+    value: str
+
+
+class UnknownKeyword(Reason, frozen=True):
+    """The marker has a keyword that there is not."""
+
+    CODE = Code.UNKNOWN_KEYWORD
+    ADVICE = "write the nearest name, which the text has"
+
+    name: str
+    near: str | None
+    """The name that is meant."""
+    names: tuple[str, ...]
+    """Some that are a little like it, where none is near."""
 
     @property
     def sentence(self) -> str:
-        hint = " (the marker measures the whole body: request the fixture in the test's signature)"
-        return (
-            f"{self.test} asks for a measurement inside another one of its own{hint if self.of_body else ''}; measure "
-            "one after the other"
-        )
+        return f"unknown keyword {self.name!r}; {keyword_advice(self.near, self.names)}"
 
 
-class LabelTwice(Reason, frozen=True):
-    """Two measurements of a test have the same label."""
+class PositionalValue(Reason, frozen=True):
+    """The marker has a value without a keyword."""
 
-    CODE = Code.FIXTURE_MISUSE
+    CODE = Code.POSITIONAL_ARGUMENT
+    SENTENCE = "the torchprof marker takes keywords only, got {got}"
+    REMEDY = "write e.g. max_kernels=5"
+
+    got: str
+
+
+class NothingToJudge(Reason, frozen=True):
+    """No limit is given to a call that judges limits alone."""
+
+    CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False
-    ADVICE = "give each measurement a label of its own"
-    SENTENCE = "the label {label!r} is used twice in {test}; each measurement needs its own"
-
-    label: str | None
-    test: str
+    SENTENCE = 'judge() expects a limit: judge(function, x, limits={{"max_kernels": 1}})'
+    ADVICE = "give it a limit"
 
 
-class LimitsSetInside(Reason, frozen=True):
-    """Limits for measurements to come are set inside one."""
+class NoDeviceOfKind(Reason, frozen=True):
+    """A recording is to be taken for one of a device of a kind that there is not."""
 
-    CODE = Code.FIXTURE_MISUSE
+    CODE = Code.NO_SUCH_DEVICE
     FOR_THE_DOCTOR = False
-    ADVICE = "set them before the measurement, or give them to `measure()`"
-    SENTENCE = "{test} sets limits inside a measurement; set them before it, or give them to measure()"
+    SENTENCE = "device: expected {known:or}, got {got}"
+    ADVICE = "name one of those in the text"
 
-    test: str
+    known: tuple[str, ...]
+    got: str

@@ -27,6 +27,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     lost_ranks,
     lost_work,
     measuring,
+    misuse,
     mixed_jobs,
     names_asked,
     operators_untold,
@@ -37,6 +38,8 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     testing,
     throughput,
     timing,
+    wrong_patterns,
+    wrong_values,
 )
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 

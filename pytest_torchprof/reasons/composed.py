@@ -208,3 +208,59 @@ class FurtherPairsLost(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         return f"further processes measured nothing: {self.why.text}"
+
+
+class OfKeyword(_KnownAsItsCause, Reason, frozen=True):
+    """Why a keyword cannot have its value."""
+
+    FOR_THE_DOCTOR = False
+
+    keyword: str
+    """As it is given: with its option on a command line."""
+    value: str | None
+    """The value as it is written, "..." for one that is too long; None where the reason has what of it is wrong."""
+    why: decoding.AnyReason
+
+    @property
+    def text(self) -> str:
+        return f"{self.keyword}{'' if self.value is None else f'={self.value}'}: {self.why.text}"
+
+
+class OfRange(_KnownAsItsCause, Reason, frozen=True):
+    """Why limits within a range cannot be as they are asked for."""
+
+    FOR_THE_DOCTOR = False
+
+    range: str
+    why: decoding.AnyReason
+
+    @property
+    def text(self) -> str:
+        return f'in "{self.range}": {self.why.text}'
+
+
+class OfEntry(_KnownAsItsCause, Reason, frozen=True):
+    """Why one entry of a value cannot be as it is."""
+
+    FOR_THE_DOCTOR = False
+
+    entry: str
+    """As it is written."""
+    why: decoding.AnyReason
+
+    @property
+    def text(self) -> str:
+        return f"{self.entry}: {self.why.text}"
+
+
+class MaybeOfFunction(_KnownAsItsCause, Reason, frozen=True):
+    """Why a keyword cannot be meant for the measurement; it may be meant for the measured code."""
+
+    FOR_THE_DOCTOR = False
+
+    why: decoding.AnyReason
+
+    @property
+    def text(self) -> str:
+        bind = "bind a keyword argument of the measured code to it: functools.partial(function, ...)"
+        return f"{self.why.text}; {bind}"

@@ -46,8 +46,9 @@ class TorchprofError(Exception):
     @classmethod
     def because(cls, reason: Reason, about: str = "") -> Self:
         """Return the error for a reason, which it carries; its text begins with what it is ``about``."""
-        problem = cls(f"{about}: {reason.text}" if about else reason.text, reason.code)
-        problem._reason = reason
+        problem = cls(f"{about}: {reason.text}" if about else reason.text)
+        # None where another plugin's code stands in the text.
+        problem.code, problem._reason = reason.code, reason
         return problem
 
     @property
@@ -215,6 +216,19 @@ class UnknownLimit(TorchprofError):
     __module__ = "pytest_torchprof.errors"
 
     code = Code.BAD_VALUE
+
+    def of_keyword(self, keyword: str, value: str | None = None) -> UnknownLimit:
+        """Return the error of a keyword with this value, as it is written: what this one says of the value alone."""
+        from pytest_torchprof.reasons.composed import OfKeyword  # noqa: PLC0415 - as above
+        from pytest_torchprof.reasons.decoding import portable  # noqa: PLC0415 - as above
+
+        return UnknownLimit.because(OfKeyword(keyword, value, portable(self.reason)))
+
+    def of_entry(self, entry: str) -> UnknownLimit:
+        """Return the error of an entry of a value, as it is written: what this one says of the entry alone."""
+        from pytest_torchprof.reasons.composed import OfEntry  # noqa: PLC0415 - as above
+
+        return UnknownLimit.because(OfEntry(entry, self.reason))
 
 
 class TorchprofWarning(UserWarning):

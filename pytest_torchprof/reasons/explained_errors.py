@@ -30,6 +30,7 @@ ERRORS: Final[Mapping[str, Explained]] = {
         A keyword has a value of the wrong type, or outside its range. The text says what is expected;
         [limits](limits.md) has an example of each.
         """,
+        remedy="write what the text says is expected",
     ),
     Code.BAD_PATTERN: Explained(
         """
@@ -42,6 +43,7 @@ ERRORS: Final[Mapping[str, Explained]] = {
         In a live test, so is an operator that torch does not have in a namespace that it has. The text names the
         spelling that is meant, or the nearest operator; a library's own operators are known once it is imported.
         """,
+        remedy="write what the text says is expected",
     ),
     Code.POSITIONAL_ARGUMENT: Explained(
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.codes import MISUSES, Code, coded
 from pytest_torchprof.reasons.statement import Statement
 
 StoredReason = str | dict[str, Any]
@@ -52,7 +52,7 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     @property
     def for_the_doctor(self) -> bool:
         """Whether ``torchprof doctor`` may know more."""
-        return self.FOR_THE_DOCTOR
+        return self.FOR_THE_DOCTOR and self.code not in MISUSES
 
     def __str__(self) -> str:
         """Return the text with the code at its end."""
@@ -60,7 +60,7 @@ class Reason(Statement, frozen=True, tag_field="reason"):
 
 
 class Verbatim(Reason, frozen=True):
-    """A reason in words alone: of a mistake in what a test asks for, of another plugin, of an earlier recording."""
+    """A reason in words alone: of another plugin, of an earlier recording."""
 
     said: str
     known_as: Code | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
@@ -38,7 +37,9 @@ def refusing_wrong_calls(
                     raise
                 # Python names the class, "Torchprof.measure() missing 1 required ...".
                 what = str(problem).partition("() ")[2]
-                refused = TorchprofError(f"{title} {what}; write {example}", Code.FIXTURE_MISUSE)
+                from pytest_torchprof.reasons.misuse import WrongCall  # noqa: PLC0415 - for what is refused alone
+
+                refused = TorchprofError.because(WrongCall(title, what, example))
             raise noted(self, title, refused)
 
         return call

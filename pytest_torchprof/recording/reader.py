@@ -91,7 +91,9 @@ def path_given(path: object, call: str) -> str:
     """Return a path that was given to a call as text; TorchprofError for anything else."""
     text = fspath(path) if hasattr(path, "__fspath__") else path
     if not isinstance(text, str):
-        raise TorchprofError(f"{call} takes a path; got {printable_line(repr(path), 60)}", Code.BAD_VALUE)
+        from pytest_torchprof.reasons.misuse import CallWithout, Takes  # noqa: PLC0415 - for what is refused alone
+
+        raise TorchprofError.because(CallWithout(call, Takes.PATH, printable_line(repr(path), 60), Code.BAD_VALUE))
     return text
 
 

@@ -58,12 +58,20 @@ _NOUNS = {
 def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None, top: int = 20) -> str:
     """Return one table over all steps, as wide as the terminal; UnknownLimit for an unknown way or column."""
     if by not in tables.WAYS:
-        raise UnknownLimit(f"by= takes one of {', '.join(tables.WAYS)}; got {by!r}")
+        raise _none_of(tables.WAYS, "by", by)
     if sort_by is not None and sort_by not in _SORT_BY and sort_by not in _PER_CALL:
-        raise UnknownLimit(f"sort_by= takes one of {', '.join([*_SORT_BY, *_PER_CALL])}; got {sort_by!r}")
+        raise _none_of((*_SORT_BY, *_PER_CALL), "sort_by", sort_by)
     if not isinstance(top, int) or top < 0:
-        raise UnknownLimit(f"top= takes a whole number from 0; got {top!r}")
+        from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(WrongValue(ValueForm.WHOLE_NUMBER, least=0)).of_keyword("top", repr(top))
     return rows_of(analysis, analysis.steps, by=by, sort_by=sort_by, top=top, width=terminal_width())
+
+
+def _none_of(known: tuple[str, ...], keyword: str, given: object) -> UnknownLimit:
+    from pytest_torchprof.reasons.wrong_values import NoneOfThese  # noqa: PLC0415 - for what is refused alone
+
+    return UnknownLimit.because(NoneOfThese(known)).of_keyword(keyword, repr(given))
 
 
 def in_notebook(analysis: Analysis) -> str:
@@ -135,7 +143,9 @@ def _sort_rows(rows: Sequence[Timed], sort_by: str | None) -> Sequence[Timed]:
         return rows
     column = _column_of(sort_by)
     if rows and not hasattr(rows[0], column):
-        raise UnknownLimit(f"sort_by={sort_by!r} is a column of operators: by='op'")
+        from pytest_torchprof.reasons.wrong_values import ColumnOfOperators  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(ColumnOfOperators(sort_by))
     per_call = sort_by in _PER_CALL
 
     def value(row: Timed) -> float:

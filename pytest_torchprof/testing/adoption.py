@@ -26,9 +26,10 @@ from pytest_torchprof.reasons.adopting import (
     SignOfGpu,
     TooFewRecordings,
 )
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.misuse import CallWithout, ProducerRunsNothing, Takes, WrongArgument
+from pytest_torchprof.reasons.wrong_values import ValueForm
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.believed import as_asked, other_code
 from pytest_torchprof.testing.gates import guarded, unmeasured
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 _MOST_FILES = 4096
+_CALL = "torchprof.adopt()"
 
 
 class AdoptionRequest(Struct, frozen=True, kw_only=True):
@@ -65,22 +67,22 @@ class AdoptionRequest(Struct, frozen=True, kw_only=True):
         """Return the request that these arguments make; TorchprofError for arguments that cannot be meant."""
         source = Path(produce) if isinstance(produce, str | os.PathLike) else produce
         if not callable(source) and not isinstance(source, Path):
-            raise _misuse(f"takes a function that is given a folder, or a path; got {produce!r}")
+            raise TorchprofError.because(CallWithout(_CALL, Takes.PRODUCER, repr(produce)))
         if not isinstance(source, Path) and (reason := why_nothing_runs(source)) is not None:
-            raise _misuse(f"calls a function that records: {reason}")
+            raise TorchprofError.because(ProducerRunsNothing(reason))
         for name, value in (("label", label), ("step", step)):
             if value is not None and (not isinstance(value, str) or not value):
-                raise _misuse(f"{name}: expected a text that is not empty, got {value!r}")
+                raise _wrong(name, ValueForm.TEXT, value)
         if files != "any" and (not isinstance(files, int) or isinstance(files, bool) or files < 1):
-            raise _misuse(f'files: expected a whole number from 1 or "any", got {files!r}')
+            raise _wrong("files", ValueForm.FILES, files)
         number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
         if not number or not 0 <= timeout < math.inf:  # type: ignore[operator]
-            raise _misuse(f"timeout: expected seconds, 0 or more, got {timeout!r}")
+            raise _wrong("timeout", ValueForm.SECONDS, timeout)
         return cls(source=source, label=label, step=step, files=files, timeout_s=timeout)  # type: ignore[arg-type]
 
 
-def _misuse(problem: str) -> TorchprofError:
-    return TorchprofError(f"torchprof.adopt() {problem}", Code.FIXTURE_MISUSE)
+def _wrong(argument: str, expected: ValueForm, got: object) -> TorchprofError:
+    return TorchprofError.because(WrongArgument(_CALL, argument, expected, repr(got)))
 
 
 def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) -> Profile | list[Profile]:

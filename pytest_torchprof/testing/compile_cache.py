@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.asked_wrongly import CachesOfRanks, WarmBoundCold
 from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.testing import NoProcessOfItsOwn
@@ -25,12 +25,10 @@ def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str
     asked, bound = options.get("compile_cache"), limits.get("max_compile_time")
     phases = bound if isinstance(bound, Mapping) else ()
     if asked == "cold" and "warm" in phases:
-        message = "compile_cache='cold' measures no warm caches, and max_compile_time has a bound on them"
-        raise UnknownLimit(f"{message}: write compile_cache='warm', which measures both", Code.CONTRADICTION)
+        raise UnknownLimit.because(WarmBoundCold())
     phase: str | None = asked or next((name for name in ("warm", "cold") if name in phases), None)
     if phase is not None and "ranks" in options:
-        message = f"compile_cache={phase!r} takes a process of its own, and ranks={options['ranks']} a job"
-        raise UnknownLimit(f"{message}; measure the compilation in a test without ranks", Code.CONTRADICTION)
+        raise UnknownLimit.because(CachesOfRanks(phase, options["ranks"]))
     return phase
 
 

@@ -13,9 +13,9 @@ from pytest_torchprof.limits.keywords import Limits
 from pytest_torchprof.measuring.annotation import mark
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.misuse import CallWithout, KeywordHandedOver, Takes
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
@@ -93,17 +93,12 @@ class Torchprof:
         """
         __tracebackhide__ = True  # noqa: F811 - what the function raises is an error of its own lines, or of those that call this.
         if not callable(function):
-            given = printable_line(repr(function), 60)
-            message = f"torchprof() takes a function and its arguments; got {given}, which cannot be called"
-            raise self._misused("torchprof()", TorchprofError(message, Code.FIXTURE_MISUSE))
+            why = CallWithout("torchprof()", Takes.FUNCTION, printable_line(repr(function), 60))
+            raise self._misused("torchprof()", TorchprofError.because(why))
         if (word := next(filter({*MARKER_OPTIONS, *Limits.__annotations__}.__contains__, kwargs), None)) and not _takes(
             function, word
         ):
-            message = (
-                f"torchprof() hands {word}= to the function that it calls, which does not take it: it belongs to the "
-                f"marker, @pytest.mark.torchprof({word}=...)"
-            )
-            raise self._misused("torchprof()", TorchprofError(message, Code.FIXTURE_MISUSE))
+            raise self._misused("torchprof()", TorchprofError.because(KeywordHandedOver(word)))
         with self._run.taking(self._run.start(None, {})) as asked:
             if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
                 raise self._run.put(asked.refused(reason)).error
@@ -124,8 +119,8 @@ class Torchprof:
                     model.prefill(x)
         """
         if not isinstance(label, str) or not label:
-            message = f"torchprof.measure() takes a label, a text that is not empty; got {label!r}"
-            raise self._misused("torchprof.measure()", TorchprofError(message, Code.FIXTURE_MISUSE))
+            why = CallWithout("torchprof.measure()", Takes.LABEL, repr(label))
+            raise self._misused("torchprof.measure()", TorchprofError.because(why))
         self._run.announce(label)
         return TestBlock(self._run, label, limits)
 

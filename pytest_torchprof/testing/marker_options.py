@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name, read_keyword
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_marker, own_marker
 from pytest_torchprof.testing.option_values import one_of, read_flag
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance
-from pytest_torchprof.text import HUGE, is_huge, nearest_keyword
+from pytest_torchprof.text import keywords_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,9 +93,14 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         names |= settings_of(known).keys()
     for keyword in limits:
         if keyword not in names:
-            message = f"unknown keyword {keyword!r}; {nearest_keyword(keyword, names)}"
-            raise UnknownLimit(message, Code.UNKNOWN_KEYWORD)
-    options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
+            from pytest_torchprof.reasons.asked_wrongly import UnknownKeyword  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(UnknownKeyword(keyword, *keywords_like(keyword, names)))
+    options = {
+        keyword: read_keyword(keyword, limits.pop(keyword), _READERS[keyword])
+        for keyword in list(limits)
+        if keyword in _READERS
+    }
 
     of_rule_alone = measured_by_rule_alone(item)
     # How often such a test is called is no matter of taste: it was not written to be called again.
@@ -108,8 +112,9 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
 
     device = choose("device", DEVICE)
     if "ranks" in options and ":" in device:
-        message = f"device={device!r} is one GPU, and with ranks={options['ranks']} each rank takes its own"
-        raise UnknownLimit(f"{message}: write device={device.partition(':')[0]!r}", Code.CONTRADICTION)
+        from pytest_torchprof.reasons.asked_wrongly import DeviceOfRanks  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(DeviceOfRanks(device, options["ranks"], device.partition(":")[0]))
     asked = read_limits(
         limits,
         known=known,
@@ -141,23 +146,16 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
 def check_ways(ways: Mapping[str, object]) -> None:
     """Raise UnknownLimit for a value that a keyword cannot have which says how to measure."""
     for keyword, value in ways.items():
-        _read_option(keyword, value)
-
-
-def _read_option(keyword: str, value: object) -> Any:
-    if is_huge(value):
-        raise UnknownLimit(f"{keyword}: {HUGE}")
-    try:
-        return _READERS[keyword](value)
-    except UnknownLimit as problem:
-        raise UnknownLimit(f"{keyword}={value!r}: {problem.text}", problem.code) from None
+        read_keyword(keyword, value, _READERS[keyword])
 
 
 def _record(value: object) -> frozenset[str]:
     entries = [value] if isinstance(value, str) else value
     if isinstance(entries, list | tuple | set | frozenset) and all(entry in RECORDABLE for entry in entries):
         return frozenset(str(entry) for entry in entries)
-    raise UnknownLimit(f"expected one or several of {', '.join(RECORDABLE)}")
+    from pytest_torchprof.reasons.wrong_values import NoneOfThese  # noqa: PLC0415 - for what is refused alone
+
+    raise UnknownLimit.because(NoneOfThese(RECORDABLE, several=True))
 
 
 def _own_kernels(value: object) -> OwnKernels:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing.rule_key import RULE
 
@@ -39,9 +38,9 @@ def own_marker(item: pytest.Item) -> dict[str, object] | None:
     merged: dict[str, object] | None = None
     for marker in (marker for node in reversed(item.listchain()) for marker in _nearest_first(node)):
         if marker.args:
-            got = repr(marker.args[0])
-            message = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
-            raise UnknownLimit(message, Code.POSITIONAL_ARGUMENT)
+            from pytest_torchprof.reasons.asked_wrongly import PositionalValue  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(PositionalValue(repr(marker.args[0])))
         merged = {**marker.kwargs, **(merged or {})}
     return merged
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.measuring.keyword_values import at_least
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import MOST_DIGITS, enumerated
+from pytest_torchprof.text import MOST_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ def one_of(choices: Iterable[str]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value in known:
             return str(value)
-        raise UnknownLimit(f"expected {enumerated(known)}")
+        raise _none_of(known)
 
     return read
 
@@ -39,19 +39,24 @@ def read_share(value: object) -> float:
     with suppress(ValueError):
         if 0 < (share := float(str(value))) <= 1:
             return share
-    raise UnknownLimit(
-        "expected a share of the tests above 0 and up to 1, such as 0.2; a path behind the option is taken for its "
-        "value: write --torchprof-suite=1"
-    )
+    from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+    raise UnknownLimit.because(WrongValue(ValueForm.SHARE_OF_TESTS))
 
 
 def yes_or_no(value: object) -> bool:
     if (text := str(value).lower()) in _SWITCH:
         return _SWITCH[text]
-    raise UnknownLimit("expected true or false")
+    raise _none_of(("true", "false"))
 
 
 def read_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    raise UnknownLimit("expected True or False")
+    raise _none_of(("True", "False"))
+
+
+def _none_of(known: tuple[str, ...]) -> UnknownLimit:
+    from pytest_torchprof.reasons.wrong_values import NoneOfThese  # noqa: PLC0415 - for what is refused alone
+
+    return UnknownLimit.because(NoneOfThese(known))

@@ -222,7 +222,7 @@ def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
     try:
         read = read_limits_of_file(limits)
     except UnknownLimit as problem:
-        raise TorchprofError(f"{where}: {problem.text}", problem.code) from None
+        raise TorchprofError.because(problem.reason, where) from None
     return SuiteRule(
         tests=tests,
         file=shown,

@@ -144,7 +144,7 @@ class TestRun(Struct, kw_only=True):
 
     def _refuse_inside(self) -> None:
         if self.measuring:
-            from pytest_torchprof.reasons.asked_wrongly import MeasuresInside  # noqa: PLC0415 - for what is refused alone
+            from pytest_torchprof.reasons.misuse import MeasuresInside  # noqa: PLC0415 - for what is refused alone
 
             raise TorchprofError.because(MeasuresInside(self.test.nodeid, of_body=self.body_is_step))
 
@@ -152,7 +152,7 @@ class TestRun(Struct, kw_only=True):
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
-            from pytest_torchprof.reasons.asked_wrongly import LabelTwice  # noqa: PLC0415 - for what is refused alone
+            from pytest_torchprof.reasons.misuse import LabelTwice  # noqa: PLC0415 - for what is refused alone
 
             raise UnknownLimit.because(LabelTwice(label, self.test.nodeid))
         self.labels.add(label)
@@ -169,7 +169,7 @@ class TestRun(Struct, kw_only=True):
 
     def _set(self, limits: Mapping[str, object]) -> None:
         if self.measuring or any(measurement.is_open for measurement in self.measurements.values()):
-            from pytest_torchprof.reasons.asked_wrongly import LimitsSetInside  # noqa: PLC0415 - for what is refused alone
+            from pytest_torchprof.reasons.misuse import LimitsSetInside  # noqa: PLC0415 - for what is refused alone
 
             raise TorchprofError.because(LimitsSetInside(self.test.nodeid))
         refuse_none(limits, "torchprof.limits()")

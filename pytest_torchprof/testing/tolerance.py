@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import HUGE, MOST_DIGITS, nearest
+from pytest_torchprof.text import MOST_DIGITS, choices_like
 
 SHARES = ("time", "memory")
 """Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
@@ -29,15 +29,21 @@ def read_tolerance(value: object) -> Tolerance:
     from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
 
     if not isinstance(value, Mapping):
-        raise UnknownLimit('expected a dict such as {"time": 0.10, "memory": 0.05, "kernels": 1}')
+        from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(WrongValue(ValueForm.TOLERANCES))
     known = {*SHARES, *GATED, "cache"}
     amounts = dict(value)
     unknown = next((str(name) for name in amounts if name not in known), None)
     if unknown is not None:
-        raise UnknownLimit(f"unknown tolerance {unknown!r}; {nearest(unknown, known)}")
+        from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(UnknownName(NameOf.TOLERANCE, repr(unknown), *choices_like(unknown, known)))
     cache = amounts.pop("cache", "hot")
     if cache not in ("hot", "cold"):
-        raise UnknownLimit(f'"cache": expected "hot" or "cold", got {cache!r}')
+        from pytest_torchprof.reasons.wrong_values import NoneOfThese  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(NoneOfThese(('"hot"', '"cold"'), repr(cache))).of_entry('"cache"')
     return Tolerance(allowed={name: _allowed(name, amount) for name, amount in amounts.items()}, cache=cache)
 
 
@@ -46,11 +52,13 @@ def _allowed(name: str, amount: object) -> float:
     if name in SHARES:
         if isinstance(amount, float) and 0 < amount < math.inf:
             return amount
-        raise UnknownLimit(f'"{name}": expected a share above 0, such as 0.10 for 10 %, got {amount!r}')
     # 1 is one more and 1.0 would be twice as many: a decimal point is too easy to miss to decide that.
-    if is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
+    elif is_number and 0 <= amount < (1 if isinstance(amount, float) else math.inf):  # type: ignore[operator]
         return amount  # type: ignore[return-value]
-    raise UnknownLimit(f'"{name}": expected so many more (1) or a share below 1 (0.5), got {amount!r}')
+    from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue  # noqa: PLC0415 - for what is refused alone
+
+    expected = ValueForm.SHARE_MORE if name in SHARES else ValueForm.SO_MANY_MORE
+    raise UnknownLimit.because(WrongValue(expected, repr(amount))).of_entry(f'"{name}"')
 
 
 def tolerance_in(text: str) -> Tolerance | None:
@@ -64,7 +72,9 @@ def _amounts(words: list[str]) -> dict[str, object]:
     amounts = {name: _number(amount) for name, amount in pairs}
     if len(amounts) < len(pairs):
         twice = next(name for name in amounts if sum(name == other for other, _ in pairs) > 1)
-        raise UnknownLimit(f"{twice!r} is there twice")
+        from pytest_torchprof.reasons.wrong_values import GivenTwice  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(GivenTwice(repr(twice)))
     return amounts
 
 
@@ -72,7 +82,9 @@ def _number(text: str) -> object:
     """Return a number as it would be in a marker, or the text itself."""
     if text.isascii() and text.removeprefix("+").isdigit():
         if len(text) > MOST_DIGITS:
-            raise UnknownLimit(HUGE)
+            from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - for what is refused alone
+
+            raise UnknownLimit.because(HugeNumber())
         return int(text)
     try:
         return float(text)

@@ -132,14 +132,19 @@ def near(word: str, valid: Iterable[str]) -> str | None:
 
 def nearest(word: str, valid: Iterable[str]) -> str:
     """Return "did you mean 'max_kernels'?" if a valid word is near, else the valid words."""
+    return choice_advice(*choices_like(word, valid))
+
+
+def choices_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the valid word that is nearest; None if none is near, and all valid words then."""
     names = sorted(valid)
     meant = near(word, names)
+    return meant, tuple(names) if meant is None else ()
+
+
+def choice_advice(meant: str | None, names: Sequence[str]) -> str:
+    """Return what to write for a word that is none of the valid ones, by what `choices_like` returns for it."""
     return f"expected one of {', '.join(names)}" if meant is None else f"did you mean {meant!r}?"
-
-
-def nearest_keyword(word: str, valid: Iterable[str]) -> str:
-    """Return "did you mean 'max_kernels'?" if a keyword is near, else a few that are like it, and where all stand."""
-    return keyword_advice(*keywords_like(word, valid))
 
 
 def keywords_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -453,4 +458,3 @@ def is_huge(value: object) -> bool:
 
 MOST_DIGITS = 18
 """The most digits of an integer in a text: those with more are beyond 64 bits, or nearly so."""
-HUGE = "a whole number in it is beyond 64 bits, and nothing is counted so far"
