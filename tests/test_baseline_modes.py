@@ -487,7 +487,7 @@ def test_block(what):
 
 
 def test_without_the_header_too_it_is_said_that_measuring_is_off(run_tests):
-    run_tests(ONE, "-q", "--torchprof=off").stdout.fnmatch_lines(["torchprof: off: nothing was measured*"])
+    run_tests(ONE, "-q", "--torchprof=off").stdout.fnmatch_lines(["torchprof: off: *"])
 
 
 def test_without_a_gpu_a_limit_on_the_compiler_is_judged_by_expect_too(run_tests):

@@ -14,6 +14,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.reasons.lines import CalledOnceByRule
+from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
 
 pytestmark = pytest.mark.any_torch
@@ -188,7 +189,7 @@ def test_a_test_that_is_not_judged_without_a_gpu_is_skipped_at_its_own_line(suit
     result.assert_outcomes(skipped=2)
     source = (pytester.path / "test_it.py").read_text()
     line = source[: source.index("def test_reads()")].count("\n") + 1
-    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:{line}: *without a GPU: max_kernels*"])
+    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:{line}: *{NotJudgedOnCpu(('max_kernels',))}*"])
 
 
 def test_a_rule_that_warns_fails_no_test_and_the_summary_says_which_missed_it(suite):

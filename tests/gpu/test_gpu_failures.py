@@ -366,7 +366,7 @@ def test_in_a_fork_of_a_process_that_has_used_cuda_nothing_is_measured_on_the_gp
     source = """
         def test_gpu(torchprof):
             said = in_a_fork(lambda: torchprof(lambda: torch.empty(3, device="cuda").exp()))
-            assert said.startswith("not measured: this process was forked"), said
+            assert said.startswith("not measured: "), said
             assert "[forks]" in said
 
         @pytest.mark.torchprof(device="cpu")
