@@ -25,6 +25,7 @@ from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.reasons.capturing import CaptureFailed, ProfilerRuns, ThreadOfProfiler
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.lost_work import LossNoted
 
@@ -370,7 +371,8 @@ def test_an_error_that_nobody_foresaw_is_not_measured_says_where_it_was_and_leav
         raise ZeroDivisionError("of all things")
 
     reason = why_not(lambda: measure(path, add, check=check))
-    assert (type(reason), reason.error, reason.error_text) == (CaptureFailed, "ZeroDivisionError", "of all things")
+    assert (type(reason), reason.code) == (CaptureFailed, Code.MEASUREMENT_FAILED)
+    assert (reason.error, reason.error_text) == ("ZeroDivisionError", "of all things")
     assert re.fullmatch(r"test_capture\.py:\d+", reason.line)
     assert not path.exists()
 

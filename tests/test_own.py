@@ -10,6 +10,7 @@ import pytest
 from facts import misses, says, why_not
 
 from pytest_torchprof import LimitsMissed, UnknownLimit, load
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.limits import NoPackageOfName
 
 BREAK = "import torch\n\ndef broken(x):\n    x = x + 1\n    torch._dynamo.graph_break()\n    return x + 1\n"
@@ -178,6 +179,7 @@ def test_a_name_that_is_nowhere_is_not_measured(recorded, package):
     for profile in (recorded(THEIRS), recorded()):
         reason = why_not(partial(profile.expect, max_graph_breaks=0, own=["ours", "ourz"]))
         assert says(reason, NoPackageOfName, name="ourz")
+        assert reason.code == Code.OWN_UNKNOWN
     reason = why_not(lambda: recorded(THEIRS).expect(max_graph_breaks=0, own="transformer"))
     assert reason == NoPackageOfName("transformer", near="transformers")
     assert why_not(lambda: recorded(THEIRS).expect(max_graph_breaks=0, own="sys")) == NoPackageOfName("sys")
