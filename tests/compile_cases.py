@@ -26,10 +26,14 @@ from torch import nn
 
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
+from pytest_torchprof.limits.evidence import InsteadOfCompiling
+from pytest_torchprof.limits.seen import NothingWasCompiled
 from pytest_torchprof.profiles import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pytest_torchprof.limits.evidence import Evidence
 
 SEEDS = tuple(map(int, os.environ.get("CASES_SEEDS", "1").split(",")))
 X = torch.ones(4, 4)
@@ -46,8 +50,10 @@ class Case:
     """Status of max_graph_breaks=0."""
     at: tuple[str, ...] = ()
     """The lines that must be named, each by the comment that marks it, and nothing else."""
-    says: str = ""
-    """What the first line of details, or what was measured, must contain."""
+    nothing: bool = False
+    """Whether it is said that nothing was compiled."""
+    told: dict[str, object] = field(default_factory=dict)
+    """Facts of the first line of details; of Dynamo's words a part is enough."""
     recompiles: str = "holds"
     """Status of max_recompiles=0."""
     guard: str = ""
@@ -142,7 +148,7 @@ def a_warm_up_that_is_too_short():
 @case(
     breaks="missed",
     at=("mid",),
-    says="Call to `torch._dynamo.graph_break()` (2 graphs instead of 1)",
+    told={"why": "Call to `torch._dynamo.graph_break()`", "graphs": 2},
     trace_alone="missed",
 )
 def a_break_in_the_middle():
@@ -161,7 +167,7 @@ def callee(a):
     return b * 3
 
 
-@case(breaks="missed", at=("callee",), says="in callee: Call to", trace_alone="missed")
+@case(breaks="missed", at=("callee",), told={"function": "callee", "why": "Call to"}, trace_alone="missed")
 def a_break_in_an_inlined_callee():
     f = compiled(lambda a: callee(a) * 2)
     return lambda: f(X)
@@ -182,7 +188,7 @@ def three_breaks():
     return lambda: g(X)
 
 
-@case(breaks="missed", at=("loop",), says="the whole frame runs uncompiled", recompiles="missed")
+@case(breaks="missed", at=("loop",), told={"graphs": None}, recompiles="missed")
 def a_break_in_a_for_loop():
     def f(a):
         for _ in range(3):
@@ -194,7 +200,7 @@ def a_break_in_a_for_loop():
     return lambda: g(X)
 
 
-@case(breaks="missed", at=("try",), says="the whole frame runs uncompiled", recompiles="missed")
+@case(breaks="missed", at=("try",), told={"graphs": None}, recompiles="missed")
 def a_break_in_try_finally():
     def f(a):
         try:
@@ -229,7 +235,7 @@ def a_break_after_the_last_operation():
     return lambda: g(X)
 
 
-@case(breaks="missed", at=("branch",), says="Data-dependent branching", trace_alone="missed")
+@case(breaks="missed", at=("branch",), told={"why": "Data-dependent branching"}, trace_alone="missed")
 def a_branch_on_data():
     def f(a):
         if a.sum() > 0:  # break: branch
@@ -240,7 +246,7 @@ def a_branch_on_data():
     return lambda: g(X)
 
 
-@case(breaks="missed", at=("item",), says="Tensor.item()", trace_alone="missed")
+@case(breaks="missed", at=("item",), told={"why": "Tensor.item()"}, trace_alone="missed")
 def an_item():
     def f(a):
         n = a.sum().item()  # break: item
@@ -266,7 +272,7 @@ def disabled(a):
     return a + 1
 
 
-@case(breaks="missed", at=("disabled",), says="torch.compiler.disable", trace_alone="missed")
+@case(breaks="missed", at=("disabled",), told={"why": "torch.compiler.disable"}, trace_alone="missed")
 def a_disabled_callee():
     def f(a):
         b = disabled(a * 2)  # break: disabled
@@ -300,7 +306,7 @@ class Printing(nn.Module):
         return b.relu()
 
 
-@case(breaks="missed", at=("module",), says="in forward", trace_alone="missed")
+@case(breaks="missed", at=("module",), told={"function": "forward"}, trace_alone="missed")
 def a_module_that_breaks_in_a_sequential_twice():
     model = compiled(nn.Sequential(Printing(), Printing()))
     return lambda: model(X)
@@ -318,7 +324,7 @@ def a_compiled_optimizer():
     return run
 
 
-@case(breaks="missed", at=("raise",), says="the whole frame runs uncompiled", recompiles="missed")
+@case(breaks="missed", at=("raise",), told={"graphs": None}, recompiles="missed")
 def an_exception_inside():
     def f(a):
         if a.shape[0] == 4:
@@ -357,7 +363,7 @@ def given_up_before(a):
     return a
 
 
-@case(breaks="missed", at=("given up earlier",), says="the whole frame runs uncompiled")
+@case(breaks="missed", at=("given up earlier",), told={"function": "given_up_before", "graphs": None})
 def a_frame_given_up_earlier_beside_a_clean_function():
     broken, clean = compiled(given_up_before), compiled(lambda a: a * 5)
     broken(X)
@@ -463,7 +469,7 @@ def models_side_by_side_that_live_for_one_call_only():
     return run
 
 
-@case(breaks="missed", says="recompile limit", recompiles="missed", guard="size mismatch")
+@case(breaks="missed", told={"why": "recompile limit"}, recompiles="missed", guard="size mismatch")
 def the_recompile_limit():
     f, rows = compiled(lambda a: a * 4, dynamic=False), [1]
 
@@ -479,9 +485,7 @@ def the_recompile_limit():
 
 
 # Up to torch 2.13 Dynamo skips the forward of torch's own modules where it is compiled by itself.
-OWN_MODULES = (
-    {} if torch.__version__ >= (2, 14) else {"breaks": "missed", "says": "nothing was compiled", "recompiles": "missed"}
-)
+OWN_MODULES = {} if torch.__version__ >= (2, 14) else {"breaks": "missed", "nothing": True, "recompiles": "missed"}
 
 
 @case(**OWN_MODULES)
@@ -491,12 +495,12 @@ def a_module_of_torch_that_compiles_itself():
     return lambda: linear(X)
 
 
-@case(breaks="missed", says="nothing was compiled", recompiles="missed")
+@case(breaks="missed", nothing=True, recompiles="missed")
 def no_torch_compile_at_all():
     return lambda: X + 1
 
 
-@case(breaks="missed", says="force_eager", recompiles="missed")
+@case(breaks="missed", nothing=True, told={"setting": "force_eager"}, recompiles="missed")
 def a_stance():
     f = compiled(lambda a: a + 2)
 
@@ -525,7 +529,8 @@ class Outcome:
     """What a measurement said; statuses, what was measured, lines named."""
 
     breaks: str = ""
-    breaks_text: str = ""
+    nothing: bool = False
+    told: dict[str, object] = field(default_factory=dict)
     lines: list[int] = field(default_factory=list)
     recompiles: str = ""
     recompiles_text: str = ""
@@ -556,7 +561,8 @@ def measure(name: str) -> dict[str, object]:
     return vars(
         Outcome(
             breaks=found.status,
-            breaks_text="\n".join((found.text, *(one.text for one in found.evidence))),
+            nothing=found.seen == (NothingWasCompiled(),),
+            told=_facts(found.evidence[0]) if found.evidence else {},
             lines=sorted({one.line for one in profile.compile.graph_breaks or () if one.file == __file__ and one.line}),
             recompiles=again.status,
             recompiles_text="\n".join((again.text, *(one.text for one in again.evidence))),
@@ -564,6 +570,12 @@ def measure(name: str) -> dict[str, object]:
             window=profile.compile.compiled_in_window,
         )
     )
+
+
+def _facts(line: Evidence) -> dict[str, object]:
+    """Return the facts of a line of details; of what was seen instead of compiled code, the facts of this."""
+    plain = line.to_plain()
+    return plain["what"] if isinstance(line, InsteadOfCompiling) else plain
 
 
 def _measure_all(names: list[str]) -> dict[str, object]:

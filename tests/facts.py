@@ -1,4 +1,4 @@
-"""What tests ask of a reason: its kind and its facts. How it reads is asked in tests/test_messages.py alone."""
+"""What tests ask of a reason or a verdict: its kind and its facts. How it reads is asked in tests/test_messages.py alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof import NotMeasured, TorchprofError, UnreadableRecording
+from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, UnreadableRecording
+from pytest_torchprof.cli.report_file import read_report
+from pytest_torchprof.limits import check_limits, read_limits
+from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.reasons.catalogue import from_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.limits.limit import Verdict
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
@@ -54,3 +59,16 @@ def reasons_in(report: Path) -> list[Reason]:
     results = json.loads(report.read_text())["results"]
     told = [one.get("reason") for result in results for one in (result, *result["limits"])]
     return [from_plain(plain) for plain in told if plain is not None]
+
+
+def misses(found: Analysis, **limits: object) -> Verdict:
+    """Return the verdict on the one limit of these by which a measurement fails."""
+    with pytest.raises(LimitsMissed):
+        found.expect(**limits)
+    (verdict,) = [verdict for verdict in check_limits(found, read_limits(limits)) if verdict.status == MISSED]
+    return verdict
+
+
+def verdicts_in(report: Path) -> list[Verdict]:
+    """Return the verdicts on all limits in a report, which is JSON, in its order."""
+    return [verdict for result in read_report(report)[0] for verdict in result.limits]

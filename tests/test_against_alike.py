@@ -53,7 +53,7 @@ def test_both_sides_have_the_same_seeds(tmp_path):
     assert given.rows == {"test_wave": ("same", "passed")}
 
 
-SPOILED = "raise RuntimeError('this stands in for a module of the standard library')\n"
+SPOILED = "raise RuntimeError('this is no module of the standard library')\n"
 
 
 def test_the_standard_library_comes_before_the_root_directory(tmp_path):

@@ -230,7 +230,7 @@ def test_why_the_files_of_a_commit_are_missing_reaches_its_outcomes_as_data(with
     write_outcomes(tmp_path, not_started(refused.value))
     gap = read_outcomes(tmp_path).broken
     assert gap == NotStarted(SubmoduleNotHere("tones"))
-    assert (gap.why.code, gap.why.remedy) == (Code.OBJECT_MISSING, "bring it: git submodule update --init tones")
+    assert gap.why.code == Code.OBJECT_MISSING
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

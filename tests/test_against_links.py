@@ -187,12 +187,12 @@ def test_the_submodule_of_a_commit_comes_into_a_folder_of_ours(tmp_path, beside)
     sha = made.commit()
     (there / "tests").unlink()
     (there / "tests").mkdir()
-    (there / "tests/test_waves.py").write_text("of the working tree")
+    (there / "tests/test_waves.py").write_text("changed here")
     before, tree = snapshot(tmp_path / "around"), tmp_path / "tree"
     here = git.Repository(top=made.path)
     git.export(here, sha, tree)
     overlay.overlay(made.path, RULE.of(made.path, here.files()), tree, RULE)
-    assert (tree / "lib/part/tests/test_waves.py").read_text() == "of the working tree"
+    assert (tree / "lib/part/tests/test_waves.py").read_text() == "changed here"
     assert snapshot(tmp_path / "around") == before
 
 

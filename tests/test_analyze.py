@@ -261,12 +261,13 @@ def test_of_a_recording_that_is_not_to_be_believed_the_text_begins_with_why_and_
     builder.launch(500)
     path = builder.write(tmp_path / "t.json")
     text = analyze(path)
+    (found,) = [finding for finding in load(path).findings if finding.code == "lost-kernels"]
     headline, recording, *_ = text.split("\n\n")
     assert " ".join(headline.split()).startswith("Not measured: 1 of 3 launches ")
     assert headline.endswith("[lost-kernels]")
     assert "not measured" not in recording.lower()
     after = " ".join(text.split("\n\nnext\n")[1].split())
-    assert after.startswith("Lost kernels: synchronize every device")
+    assert after.startswith(f"{found.title}: {found.remedy}")
     assert "torchprof explain lost-kernels" in after
     assert after.endswith(f"see it: torchprof report {path} -o page.html")
     assert "NOT MEASURED: 1 of 3 launches" in analyze(path, "--no-findings"), "where no headline stands above"

@@ -508,10 +508,10 @@ def test_names_that_only_another_version_gives_are_told_together():
         "  ~ two GEMMs renamed: tile 64x64x32 -> 64x64x64 (bf16, tn as before)",
         "    apart from names the kernels are the same",
     )
-    sides = ("main (42cca44)", "the working tree")
+    sides = ("main (42cca44)", "my branch")
     named = compare(entry(old), entry(new, environment=other(torch="2.14.0")), sides=sides)
     assert named.lines[0].startswith("main (42cca44) was recorded with torch ")
-    assert ", the working tree has torch 2.14.0: names may differ, structure is compared" in named.lines[0]
+    assert ", my branch has torch 2.14.0: names may differ, structure is compared" in named.lines[0]
     more = compare(entry(old), entry((*new, GEMM_NN), environment=other(torch="2.14.0")))
     assert more.verdict == "worse"
     assert "    apart from names the kernels are the same" not in more.lines

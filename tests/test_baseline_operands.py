@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from builder import TraceBuilder
+from facts import reasons_in, says
 from msgspec.structs import replace
 from torch.nn import functional
 
@@ -17,6 +19,7 @@ from pytest_torchprof.baseline import KernelRecord, entry_of
 from pytest_torchprof.compare import compare, lacking_kernels
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.asked_types import TYPE_ARGUMENTS
+from pytest_torchprof.reasons.comparing import TypesUnknown
 from pytest_torchprof.trace.columns import WITH_SETTINGS
 
 ROWS, BF16, FP32 = torch.tensor([0, 1]), torch.bfloat16, torch.float32
@@ -347,9 +350,10 @@ def without_lists(pytester):
 def test_a_recording_that_does_not_tell_what_is_in_lists_is_not_measured_against_a_baseline(run_tests, pytester):
     run_tests(JOINS, "--torchprof-save=kept").assert_outcomes(passed=2)
     without_lists(pytester)
-    result = run_tests(JOINS, "--torchprof-replay=kept", "--torchprof-baseline=update")
+    result = run_tests(JOINS, "--torchprof-replay=kept", "--torchprof-baseline=update", "--torchprof-report=out.json")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*not measured: *", "*copy cat*record it again*"])
+    result.stdout.fnmatch_lines(["*not measured: *", "*copy cat*"])
+    assert any(says(reason, TypesUnknown) for reason in reasons_in(Path("out.json")))
     # Beside a kernel that tells its type the join passes, and not under strict.
     run_tests(JOINS, "--torchprof-replay=kept", "-k", "sum").assert_outcomes(passed=1, deselected=1)
     result = run_tests(JOINS, "--torchprof-replay=kept", "-k", "sum", "--torchprof-baseline=strict")

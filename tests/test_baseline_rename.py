@@ -337,7 +337,7 @@ def test_a_name_that_has_a_baseline_on_any_device_is_refused_and_nothing_is_rena
         (["test_old.py::test_a"], "NEW"),
         (["test_old.py::", "test_old.py::test_z"], "neither a test id nor a test file"),
         (["test_old.py::test_a", "test_old.py::test_a"], "these are the same"),
-        (["test_old.py::test_a", "test_none.py::test_a"], "there is no test file"),
+        (["test_old.py::test_a", "test_none.py::test_a"], "test_none.py: rename it"),
         (["test_new.py", "test_old.py"], "no baseline has an entry of"),
         (["--frob", "a", "b"], "unknown option"),
     ],

@@ -18,6 +18,8 @@ from repository import PACKAGE, SLOWER, TESTS, TORCHPROF, Repository
 from schema_checks import errors
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits.seen import NumberSeen
+from pytest_torchprof.reasons.step_title import StepTitle
 
 pytestmark = pytest.mark.any_torch
 
@@ -78,7 +80,7 @@ def test_the_first_commit_that_misses_a_limit_is_named_with_what_it_changed(repo
         "  author   someone <someone>",
         f"  date     {date}",
         "  subject  a cosine too",
-        "  because  max_kernels=1: 2 kernels in step 1 of 5",
+        f"  because  max_kernels=1: {NumberSeen('kernels', 2)} in {StepTitle(step=1, steps=5)}",
         f"against its parent {parent}, {TEST}: worse (+1 kernel)",
         "  + pointwise cos: 1 per step, launched by aten::cos",
         "  kernels 1 -> 2",

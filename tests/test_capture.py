@@ -15,6 +15,7 @@ from contextlib import closing
 
 import pytest
 import torch
+from facts import says, why_not
 from torch.autograd import profiler as autograd_profiler
 
 import pytest_torchprof
@@ -23,8 +24,9 @@ from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.capture.recording_file import make_anonymous
-from pytest_torchprof.reasons.capturing import ProfilerRuns, ThreadOfProfiler
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.capturing import CaptureFailed, ProfilerRuns, ThreadOfProfiler
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.lost_work import LossNoted
 
 
@@ -351,8 +353,7 @@ def test_after_two_more_attempts_it_is_not_measured_and_the_recording_stays_for_
         seen.append(recorded(recording)["torchprof"]["attempts"])
         return LossNoted(f"no. {len(seen)}")
 
-    with pytest.raises(NotMeasured, match=r"lost records: 'no\. 3' \[lost-records\]"):
-        measure(path, add, check=refuse)
+    assert why_not(lambda: measure(path, add, check=refuse)) == LossNoted("no. 3")
     assert seen == [1, 2, 3]
     assert recorded(path)["torchprof"]["calls"] == 2 + 3 * 3
 
@@ -369,11 +370,10 @@ def test_an_error_that_nobody_foresaw_is_not_measured_says_where_it_was_and_leav
     def check(_):
         raise ZeroDivisionError("of all things")
 
-    with pytest.raises(
-        NotMeasured,
-        match=r"ZeroDivisionError at test_capture\.py:\d+: of all things\); please report it \[measurement-failed\]",
-    ):
-        measure(path, add, check=check)
+    reason = why_not(lambda: measure(path, add, check=check))
+    assert (type(reason), reason.code) == (CaptureFailed, Code.MEASUREMENT_FAILED)
+    assert (reason.error, reason.error_text) == ("ZeroDivisionError", "of all things")
+    assert re.fullmatch(r"test_capture\.py:\d+", reason.line)
     assert not path.exists()
 
 
@@ -445,8 +445,8 @@ def test_measuring_consumes_no_random_numbers_and_leaves_grad_mode(path):
 def test_a_measurement_inside_a_measurement_is_refused_and_the_outer_one_holds(path, tmp_path):
     def body():
         if autograd_profiler._is_profiler_enabled:
-            with pytest.raises(NotMeasured, match=ProfilerRuns(ThreadOfProfiler.THIS).sentence):
-                measure(tmp_path / "inner.json", add)
+            reason = why_not(lambda: measure(tmp_path / "inner.json", add))
+            assert says(reason, ProfilerRuns, where=ThreadOfProfiler.THIS)
 
     assert measure(path, body) == 5
     assert len(names(recorded(path), "user_annotation")) == 1 + 3

@@ -9,11 +9,13 @@ from math import prod
 import jobs
 import pytest
 from builder import TraceBuilder
+from facts import misses
 
-from pytest_torchprof import LimitsMissed, load
+from pytest_torchprof import load
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits.seen import CollectivesSeen, SentBytes
 from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -197,8 +199,8 @@ def test_each_bucket_of_ddp_is_a_collective(tmp_path, cap, buckets):
         assert [one.bytes_in for one in found] == buckets * 2
         assert {one.name for one in found} == {"all_reduce"}
         if len(buckets) > 1:
-            with pytest.raises(LimitsMissed, match="2 x all_reduce, expected 1"):
-                load(path, device="cpu").expect(collectives={"all_reduce": 1}, max_comm_bytes=32768)
+            verdict = misses(load(path, device="cpu"), collectives={"all_reduce": 1}, max_comm_bytes=32768)
+            assert verdict.seen == (CollectivesSeen(2, "all_reduce", least=1, most=1),)
         assert [one.step for one in found] == sorted([0, 1] * len(buckets))
 
 
@@ -234,10 +236,10 @@ def test_fsdp_gathers_each_layer_twice_and_scatters_its_gradient(tmp_path):
             max_comm_bytes=3 * 24576,
             ranges={"forward": {"collectives": forward}, "backward": {"collectives": backward}},
         )
-        with pytest.raises(LimitsMissed, match="4 x all_gather, expected 3"):
-            profile.expect(collectives={"all_gather": 3})
-        with pytest.raises(LimitsMissed, match=r"72\.0 KiB \(beyond it by 1 B\) in 6 collectives"):
-            profile.expect(max_comm_bytes=3 * 24576 - 1)
+        verdict = misses(profile, collectives={"all_gather": 3})
+        assert verdict.seen == (CollectivesSeen(4, "all_gather", least=3, most=3),)
+        verdict = misses(profile, max_comm_bytes=3 * 24576 - 1)
+        assert verdict.seen == (SentBytes(3 * 24576, 6, beyond_bytes=3 * 24576 - 1),)
 
 
 # What NCCL records on GPUs

@@ -5,12 +5,13 @@ from __future__ import annotations
 import jobs
 import pytest
 from builder import TraceBuilder
-from facts import says, why_not, why_refused
+from facts import misses, says, why_not, why_refused
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES
 from pytest_torchprof.limits import check_limits, read_limits
-from pytest_torchprof.limits.seen import HiddenShare
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED
+from pytest_torchprof.limits.seen import CollectivesSeen, ExposedTime, HiddenShare, SentBytes
 from pytest_torchprof.reasons.asked_wrongly import CollectiveSends, NoSuchLimit
 from pytest_torchprof.reasons.findings import CollectiveTimesUnknown
 from pytest_torchprof.reasons.job_limits import (
@@ -69,13 +70,14 @@ def untold(builder, at):
 
 
 def judged(profile, **limits):
+    """Return how limits come out."""
     try:
         profile.expect(**limits)
-    except LimitsMissed as missed:
-        return str(missed)
-    except NotMeasured as unknown:
-        return f"not measured: {unknown}"
-    return "holds"
+    except LimitsMissed:
+        return MISSED
+    except NotMeasured:
+        return NOT_MEASURED
+    return HOLDS
 
 
 # Values
@@ -103,7 +105,7 @@ def test_what_cannot_be_meant_is_refused(profile_of, limits, kind, facts):
 
 @pytest.mark.parametrize("limits", [{"max_comm_bytes": 0, "collectives": {"barrier": 1}}, {"max_comm_bytes": 1}])
 def test_what_can_be_meant_is_not_refused(profile_of, limits):
-    assert "cannot both hold" not in judged(profile_of(reducing()), **limits)
+    assert judged(profile_of(reducing()), **limits) == MISSED
 
 
 # What holds and what is missed
@@ -123,26 +125,25 @@ def test_what_can_be_meant_is_not_refused(profile_of, limits):
     ],
 )
 def test_a_limit_that_holds_in_each_step(profile_of, limits):
-    assert judged(profile_of(reducing(start=50), reducing(start=0)), **limits) == "holds"
+    assert judged(profile_of(reducing(start=50), reducing(start=0)), **limits) == HOLDS
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "seen"),
     [
-        ({"collectives": {"all_reduce": 2}}, "1 x all_reduce, expected 2 in step 1 of 2"),
-        ({"collectives": ["all_gather", "all_reduce"]}, "0 x all_gather, expected at least 1"),
-        ({"max_comm_bytes": 3999}, "3.91 KiB (beyond it by 1 B) in 1 collective in step 1 of 2"),
-        ({"max_comm_bytes": 2000}, "3.91 KiB in 1 collective in step 1 of 2"),
-        ({"max_exposed_communication": "49us"}, "50.0 us exposed, of 100 us of communication in step 1 of 2"),
-        ({"max_exposed_communication": 0.33}, "50.0 us = 33.3% of 150 us exposed"),
-        ({"min_overlap": 0.51}, f"{HiddenShare(0.5, 100)} in step 1 of 2"),
+        ({"collectives": {"all_reduce": 2}}, CollectivesSeen(1, "all_reduce", 2, 2)),
+        ({"collectives": ["all_gather", "all_reduce"]}, CollectivesSeen(0, "all_gather", 1, None)),
+        ({"max_comm_bytes": 3999}, SentBytes(4000, 1, beyond_bytes=3999)),
+        ({"max_comm_bytes": 2000}, SentBytes(4000, 1, beyond_bytes=2000)),
+        ({"max_exposed_communication": "49us"}, ExposedTime(50, 100, span_us=150)),
+        ({"max_exposed_communication": 0.33}, ExposedTime(50, 100, share=pytest.approx(1 / 3), span_us=150)),
+        ({"min_overlap": 0.51}, HiddenShare(0.5, 100)),
     ],
 )
-def test_a_limit_that_is_missed_says_what_was_seen_where(profile_of, limits, said):
-    answer = " ".join(judged(profile_of(reducing(start=50), reducing(start=0)), **limits).split())
-    assert said in answer
-    assert "1 x all_reduce" in answer
-    assert "c10d::allreduce_" in answer
+def test_a_limit_that_is_missed_says_what_was_seen_where(profile_of, limits, seen):
+    verdict = misses(profile_of(reducing(start=50), reducing(start=0)), **limits)
+    assert (verdict.seen, verdict.in_step.step, verdict.in_step.steps) == ((seen,), 1, 2)
+    assert [(row.count, row.name, row.ops) for row in verdict.rows] == [(1, "all_reduce", ("c10d::allreduce_",))]
 
 
 @pytest.mark.parametrize(
@@ -156,8 +157,8 @@ def test_a_limit_that_is_missed_says_what_was_seen_where(profile_of, limits, sai
     ],
 )
 def test_a_step_that_works_and_does_not_communicate_keeps_to_upper_limits(profile_of, limits):
-    assert judged(profile_of(computing()), **limits) == "holds"
-    assert judged(profile_of(lambda *_: None), **limits).startswith("not measured: ")
+    assert judged(profile_of(computing()), **limits) == HOLDS
+    assert judged(profile_of(lambda *_: None), **limits) == NOT_MEASURED
 
 
 # What cannot be told
@@ -179,8 +180,8 @@ def test_what_the_recording_does_not_tell_is_not_measured(profile_of, step, limi
 
 
 def test_what_is_missed_already_is_missed_whatever_the_rest_may_be(profile_of):
-    assert "expected 0" in judged(profile_of(reducing(), untold), collectives={"all_reduce": 0})
-    assert not judged(profile_of(reducing(), untold), max_comm_bytes=10).startswith("not measured")
+    assert judged(profile_of(reducing(), untold), collectives={"all_reduce": 0}) == MISSED
+    assert judged(profile_of(reducing(), untold), max_comm_bytes=10) == MISSED
 
 
 def test_below_a_limit_on_bytes_the_most_bytes_stand_first(profile_of):
@@ -190,7 +191,7 @@ def test_below_a_limit_on_bytes_the_most_bytes_stand_first(profile_of):
 
     (verdict,) = check_limits(profile_of(both), read_limits({"max_comm_bytes": 0}))
     assert [(row.count, row.size_bytes) for row in verdict.evidence] == [(1, 4000), (2, 40)]
-    assert not judged(profile_of(reducing(), reducing(runs=False)), max_exposed_communication="0us").startswith("holds")
+    assert judged(profile_of(reducing(), reducing(runs=False)), max_exposed_communication="0us") != HOLDS
 
 
 def test_times_of_launches_that_wait_are_not_measured(tmp_path):
@@ -199,7 +200,7 @@ def test_times_of_launches_that_wait_are_not_measured(tmp_path):
     builder.torchprof["environment"] = {"launch_blocking": "1"}
     reducing()(builder, 0)
     answer = judged(load(builder.write(tmp_path / "trace.json")), min_overlap=0.1)
-    assert answer.startswith("not measured: ")
+    assert answer == NOT_MEASURED
 
 
 # Real recordings
@@ -207,11 +208,11 @@ def test_times_of_launches_that_wait_are_not_measured(tmp_path):
 
 def test_limits_on_a_recorded_training_step(shared_trace):
     profile = load(shared_trace("a100_megatron_tp8_rank0"))
-    assert judged(profile, collectives={"all_reduce": 85, "broadcast": 0}, max_exposed_communication="242ms") == "holds"
-    assert "85 x all_reduce, expected 84" in judged(profile, collectives={"all_reduce": 84})
-    assert f" {HiddenShare(0, 241_000)}" in judged(profile, min_overlap=0.1)
+    assert judged(profile, collectives={"all_reduce": 85, "broadcast": 0}, max_exposed_communication="242ms") == HOLDS
+    assert misses(profile, collectives={"all_reduce": 84}).seen == (CollectivesSeen(85, "all_reduce", 84, 84),)
+    assert misses(profile, min_overlap=0.1).seen == (HiddenShare(0, pytest.approx(241_000, rel=0.005)),)
     unknown = judged(load(shared_trace("b200_eager_nvjet")), max_comm_bytes="1TB")
-    assert unknown.startswith("not measured: ")
+    assert unknown == NOT_MEASURED
 
 
 @pytest.fixture(scope="module")
@@ -230,19 +231,32 @@ def reduced_twice(tmp_path_factory):
 
 @needs_gloo
 @pytest.mark.parametrize(
-    ("limits", "outcome"),
+    ("limits", "kind", "facts"),
     [
-        ({"collectives": {"all_reduce": 1, "all_gather": 1}}, "holds"),
-        ({"collectives": {"all_reduce": 2}}, "1 x all_reduce, expected 2"),
-        ({"max_comm_bytes": 3000}, "holds"),
-        ({"max_comm_bytes": 2999}, "2 collectives"),
-        ({"max_exposed_communication": 1.0}, "holds"),
-        ({"max_exposed_communication": "0ns"}, "exposed, of"),
-        ({"min_overlap": 0.99}, "is hidden in step "),
+        ({"collectives": {"all_reduce": 1, "all_gather": 1}}, None, {}),
+        ({"collectives": {"all_reduce": 2}}, CollectivesSeen, {"count": 1, "collective": "all_reduce", "most": 2}),
+        ({"max_comm_bytes": 3000}, None, {}),
+        ({"max_comm_bytes": 2999}, SentBytes, {"size_bytes": 3000, "collectives": 2}),
+        ({"max_exposed_communication": 1.0}, None, {}),
+        ({"max_exposed_communication": "0ns"}, ExposedTime, {"share": None}),
+        ({"min_overlap": 0.99}, HiddenShare, {}),
     ],
 )
-def test_limits_on_what_gloo_does_on_the_cpu(reduced_twice, limits, outcome):
-    assert outcome in " ".join(judged(reduced_twice, **limits).split())
+def test_limits_on_what_gloo_does_on_the_cpu(reduced_twice, limits, kind, facts):
+    answers(reduced_twice, limits, kind, facts)
+
+
+def answers(profile, limits, kind, facts):
+    """Assert that a limit holds, where no kind is given, or is missed by what it saw in a step."""
+    if kind is None:
+        assert judged(profile, **limits) == HOLDS
+        return None
+    verdict = misses(profile, **limits)
+    (seen,) = verdict.seen
+    assert isinstance(seen, kind)
+    assert {name: getattr(seen, name) for name in facts} == facts
+    assert verdict.in_step is not None
+    return verdict
 
 
 # Within ranges
@@ -269,24 +283,23 @@ def divided(tmp_path_factory):
 
 @needs_gloo
 @pytest.mark.parametrize(
-    ("name", "limits", "outcome"),
+    ("name", "limits", "kind", "facts"),
     [
-        ("forward", {"collectives": {"all_gather": 1, "all_reduce": 0}}, "holds"),
-        ("reduce", {"collectives": {"all_gather": 0, "all_reduce": 2}}, "holds"),
-        (
-            "reduce",
-            {"collectives": {"all_reduce": 1}},
-            "2 x all_reduce, expected 1 in occurrence 1 of 1 in step 1 of 2",
-        ),
-        ("forward", {"max_comm_bytes": 2000}, "holds"),
-        ("forward", {"max_comm_bytes": 1999}, "in 1 collective in occurrence 1 of 1 in step"),
-        ("reduce", {"max_exposed_communication": "0ns"}, "of communication in occurrence 1 of 1 in step"),
-        ("reduce", {"max_exposed_communication": 1.0, "min_overlap": 0}, "holds"),
-        ("forward", {"min_overlap": 1.0}, "is hidden in occurrence 1 of 1"),
+        ("forward", {"collectives": {"all_gather": 1, "all_reduce": 0}}, None, {}),
+        ("reduce", {"collectives": {"all_gather": 0, "all_reduce": 2}}, None, {}),
+        ("reduce", {"collectives": {"all_reduce": 1}}, CollectivesSeen, {"count": 2, "least": 1, "most": 1}),
+        ("forward", {"max_comm_bytes": 2000}, None, {}),
+        ("forward", {"max_comm_bytes": 1999}, SentBytes, {"collectives": 1}),
+        ("reduce", {"max_exposed_communication": "0ns"}, ExposedTime, {}),
+        ("reduce", {"max_exposed_communication": 1.0, "min_overlap": 0}, None, {}),
+        ("forward", {"min_overlap": 1.0}, HiddenShare, {}),
     ],
 )
-def test_limits_within_a_range_are_on_what_was_asked_for_there(divided, name, limits, outcome):
-    assert outcome in " ".join(judged(divided, ranges={name: limits}).split())
+def test_limits_within_a_range_are_on_what_was_asked_for_there(divided, name, limits, kind, facts):
+    verdict = answers(divided, {"ranges": {name: limits}}, kind, facts)
+    if verdict is not None:
+        assert verdict.range == name
+        assert (verdict.in_step.occurrence, verdict.in_step.occurrences, verdict.in_step.steps) == (1, 1, 2)
 
 
 def test_what_a_backward_pass_asks_for_on_its_own_thread_is_in_the_range_that_waits_for_it(tmp_path):
@@ -300,8 +313,9 @@ def test_what_a_backward_pass_asks_for_on_its_own_thread_is_in_the_range_that_wa
     builder.event("cpu_op", "c10d::allreduce_", 600, 20)
     builder.kernel("gemm", 100, 10, builder.launch(90))
     profile = load(builder.write(tmp_path / "trace.json"))
-    assert judged(profile, ranges={"backward": {"collectives": {"all_reduce": 1}}}) == "holds"
-    assert "1 x all_reduce, expected 0" in judged(profile, ranges={"backward": {"collectives": {"all_reduce": 0}}})
+    assert judged(profile, ranges={"backward": {"collectives": {"all_reduce": 1}}}) == HOLDS
+    verdict = misses(profile, ranges={"backward": {"collectives": {"all_reduce": 0}}})
+    assert verdict.seen == (CollectivesSeen(1, "all_reduce", 0, 0),)
 
 
 def test_kernels_that_no_operator_asked_for_are_in_the_range_that_launched_them(tmp_path):
@@ -314,5 +328,5 @@ def test_kernels_that_no_operator_asked_for_are_in_the_range_that_launched_them(
             builder.kernel("void vllm::cross_device_reduce_1stage<__half, 8>(x)", at + 10, 10, builder.launch(at))
     profile = load(builder.write(tmp_path / "trace.json"))
     for name, count in (("first", 1), ("second", 2)):
-        assert judged(profile, ranges={name: {"collectives": {"all_reduce": count}}}) == "holds"
-        assert judged(profile, ranges={name: {"max_comm_bytes": "1GB"}}).startswith("not measured")
+        assert judged(profile, ranges={name: {"collectives": {"all_reduce": count}}}) == HOLDS
+        assert judged(profile, ranges={name: {"max_comm_bytes": "1GB"}}) == NOT_MEASURED

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import fresh
 import pytest
 from builder import own_recording
-from facts import says
+from facts import misses, says, why_not
 
-from pytest_torchprof import LimitsMissed, NotMeasured, load
+from pytest_torchprof import load
 from pytest_torchprof.capture.torch_caches import uses_between
 from pytest_torchprof.limits import check_limits, read_limits
+from pytest_torchprof.limits.evidence import CachesUsed
+from pytest_torchprof.limits.seen import CompileTime
 from pytest_torchprof.reasons.caches import (
     CachesMoved,
     FoundFromElsewhere,
@@ -22,6 +25,8 @@ from pytest_torchprof.reasons.caches import (
     NothingWasWarm,
 )
 from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.limits import NotMeasuredWithCaches
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 # A product alone leaves Inductor nothing to generate: no C++ compiler is waited for.
@@ -145,11 +150,12 @@ def test_each_phase_has_a_bound_of_its_own(run):
     profile = load(next((folder / "saved").glob("*test_warm.*")))
     profile.expect(max_compile_time={"cold": 3600, "warm": 3600})
     profile.expect(max_compile_time=3600)
-    with pytest.raises(LimitsMissed, match=r"s compiling cold; .* s compiling warm") as missed:
-        profile.expect(max_compile_time={"cold": 0, "warm": 3600})
-    assert "found in caches, warm: AOTAutograd 1 hit, 0 misses; Inductor 1 hit, 0 misses" in str(missed.value)
-    with pytest.raises(LimitsMissed, match="max_compile_time"):
-        profile.expect(max_compile_time={"warm": 0})
+    verdict = misses(profile, max_compile_time={"cold": 0, "warm": 3600})
+    assert [one.phase for one in verdict.seen] == ["cold", "warm"]
+    assert [one.phase for one in verdict.evidence if isinstance(one, CachesUsed)] == ["cold", "warm"]
+    uses = verdict.evidence[-1].uses
+    assert (uses.aot_autograd.hits, uses.aot_autograd.misses, uses.inductor.hits, uses.inductor.misses) == (1, 0, 1, 0)
+    assert misses(profile, max_compile_time={"warm": 0}).limit == "max_compile_time"
 
 
 def test_what_a_process_has_compiled_itself_is_no_foreign_entry(run):
@@ -222,11 +228,12 @@ def recorded(folder, caches):
 
 def test_a_bound_on_caches_that_were_not_measured_so_is_not_measured(tmp_path):
     for caches in (None, {"uses": KNOWN}):
-        with pytest.raises(NotMeasured, match="no measurement with cold caches; compile_cache='warm'"):
-            recorded(tmp_path, caches).expect(max_compile_time={"cold": 3})
+        reason = why_not(partial(recorded(tmp_path, caches).expect, max_compile_time={"cold": 3}))
+        assert reason == NotMeasuredWithCaches("cold")
     recorded(tmp_path, {"uses": KNOWN, "phase": "cold"}).expect(max_compile_time={"cold": 2})
-    with pytest.raises(NotMeasured, match="no measurement with warm caches"):
-        recorded(tmp_path, {"uses": KNOWN, "phase": "cold"}).expect(max_compile_time={"cold": 2, "warm": 2})
+    of_cold_ones = recorded(tmp_path, {"uses": KNOWN, "phase": "cold"})
+    reason = why_not(lambda: of_cold_ones.expect(max_compile_time={"cold": 2, "warm": 2}))
+    assert reason == NotMeasuredWithCaches("warm")
 
 
 def test_below_a_limit_on_compile_time_the_longest_part_stands_first(tmp_path):
@@ -239,22 +246,17 @@ def test_below_a_limit_on_compile_time_the_longest_part_stands_first(tmp_path):
 
 
 def test_a_doubt_is_not_measured_whatever_the_bound(tmp_path):
-    profile = recorded(tmp_path, {"phase": "warm", "doubt": "they were not", "cold": {"time_us": {"total": 9_000_000}}})
+    profile = recorded(tmp_path, {"phase": "warm", "doubt": "it rained", "cold": {"time_us": {"total": 9_000_000}}})
     for bound in (3600, 0, {"cold": 3600, "warm": 3600}):
-        with pytest.raises(NotMeasured, match="they were not"):
-            profile.expect(max_compile_time=bound)
-    with pytest.raises(LimitsMissed, match=r"9\.0 s compiling cold"):
-        profile.expect(max_compile_time={"cold": 1, "warm": 3600})
+        assert why_not(partial(profile.expect, max_compile_time=bound)) == Verbatim("it rained")
+    assert misses(profile, max_compile_time={"cold": 1, "warm": 3600}).seen == (CompileTime(9.0, "cold"),)
 
 
 def test_a_count_that_torch_does_not_keep_is_told_as_not_known(tmp_path):
     profile = recorded(tmp_path, {"uses": {**KNOWN, "dynamo": {}, "triton": {"misses": 3}}})
-    with pytest.raises(LimitsMissed) as missed:
-        profile.expect(max_compile_time=1)
-    assert (
-        "found in caches: Dynamo not known; AOTAutograd 0 hits, 1 miss; Inductor 0 hits, 1 miss; "
-        "Triton hits not known, 3 misses"
-    ) in str(missed.value)
+    uses = misses(profile, max_compile_time=1).evidence[-1].uses
+    assert (uses.dynamo, uses.triton) == (CacheUse(), CacheUse(misses=3))
+    assert uses.aot_autograd == uses.inductor == CacheUse(hits=0, misses=1, bypasses=0)
 
 
 def test_a_count_that_was_cleared_in_between_is_not_known():

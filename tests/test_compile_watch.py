@@ -12,18 +12,22 @@ import pytest
 import torch
 import torch._dynamo
 import torch._inductor.config
-from facts import says, why_not
+from facts import misses, says, why_not
 from torch import nn
 
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.capture import Plan, iterations, torch_compile
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
+from pytest_torchprof.limits.evidence import WhyNothingIsCompiled
+from pytest_torchprof.limits.seen import CompileTime, NothingWasCompiled
 from pytest_torchprof.profiles import load
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.compiling import GivenUpBefore, LeftAlone, RanElsewhere
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.limits import NoGraphRan, NothingCompiled
 from pytest_torchprof.reasons.recordings import CompiledBefore
+from pytest_torchprof.reasons.uncompiled import SettingInForce
 
 X = torch.ones(8, 8)
 graph_break = torch._dynamo.graph_break
@@ -86,10 +90,11 @@ def test_inductors_graphs_are_told_with_their_code_their_aten_calls_and_the_time
     assert times["tracing"] > 0
     assert times["total"] == sum(us for phase, us in times.items() if phase != "total")
     profile.expect(max_fallbacks=2, max_compile_time=3600)
-    with pytest.raises(LimitsMissed, match="1 x aten::sort"):
-        profile.expect(max_fallbacks=1)
-    with pytest.raises(LimitsMissed, match="s compiling"):
-        profile.expect(max_compile_time=0)
+    assert {(row.name, row.count) for row in misses(profile, max_fallbacks=1).rows} == {
+        ("aten::mm", 1),
+        ("aten::sort", 1),
+    }
+    assert misses(profile, max_compile_time=0).seen == (CompileTime(times["total"] / 1e6),)
 
 
 def test_compile_time_is_not_measured_where_the_code_was_compiled_before(measure):
@@ -248,8 +253,7 @@ def test_a_frame_given_up_earlier_that_runs_in_a_step_and_not_in_the_warm_up_is_
     LATE[late]()
     profile = measure(Sometimes(LATE[late], first_late=first_late), warmup=warmup)
     assert "given_up" in [one.function for one in profile.compile.graph_breaks]
-    with pytest.raises(LimitsMissed):
-        profile.expect(max_graph_breaks=0)
+    misses(profile, max_graph_breaks=0)
 
 
 def test_a_frame_given_up_earlier_that_does_not_run_stays_given_up_and_is_no_break(measure):
@@ -309,9 +313,9 @@ def test_a_frame_given_up_long_before_anybody_looked_is_not_measured(measure):
         exec(f"def f(a): return a + {n}", scope)
         torch.compile(scope["f"], backend="eager")(X)
     profile = measure(lambda: (clean(X), compiled(X)))
-    with pytest.raises(NotMeasured, match=r"\[ran-uncompiled\]") as refused:
-        profile.expect(max_graph_breaks=0)
-    assert says(refused.value.reason, LeftAlone, function="unseen", forgotten=True)
+    reason = why_not(lambda: profile.expect(max_graph_breaks=0))
+    assert reason.code == Code.RAN_UNCOMPILED
+    assert says(reason, LeftAlone, function="unseen", forgotten=True)
     measure(lambda: clean(X)).expect(max_graph_breaks=0)
 
 
@@ -363,8 +367,10 @@ def test_the_explanation_names_what_the_reason_leaves_out(measure):
     (one,) = profile.compile.graph_breaks
     assert "`print`" in one.explanation
     assert "\n" not in one.explanation
-    with pytest.raises(LimitsMissed, match=r"(?s)1 graph break\n.*in f: Failed to trace builtin operator .*`print`"):
-        profile.expect(max_graph_breaks=0)
+    verdict = misses(profile, max_graph_breaks=0)
+    assert verdict.number == 1
+    (line,) = verdict.evidence
+    assert (line.function, line.why, line.explanation) == ("f", one.reason, one.explanation)
 
 
 def test_compiled_in_warm_up_but_not_in_the_steps_is_not_measured(measure):
@@ -382,13 +388,16 @@ def test_a_disabled_torch_compile_is_named(measure):
     compiled = torch.compile(lambda a: a + 1, backend="eager")
     with torch._dynamo.config.patch(disable=True):
         profile = measure(lambda: compiled(X))
-    with pytest.raises(LimitsMissed, match=r"(?s)nothing was compiled.*torch.compile is disabled"):
-        profile.expect(max_recompiles=0)
+    verdict = misses(profile, max_recompiles=0)
+    assert verdict.seen == (NothingWasCompiled(),)
+    (line,) = verdict.evidence
+    assert isinstance(line.what, SettingInForce)
+    assert "TORCH_COMPILE_DISABLE" in line.what.setting
 
 
 def test_evidence_of_code_that_never_uses_torch_compile_says_so(measure):
-    with pytest.raises(LimitsMissed, match=r"(?s)nothing was compiled.*usual causes"):
-        measure(lambda: X + 1).expect(max_graph_breaks=0)
+    verdict = misses(measure(lambda: X + 1), max_graph_breaks=0)
+    assert (verdict.seen, verdict.evidence) == ((NothingWasCompiled(),), (WhyNothingIsCompiled(),))
 
 
 def test_a_watch_that_is_left_by_an_error_can_be_followed_by_another():

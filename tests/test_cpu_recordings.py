@@ -41,7 +41,7 @@ def test_its_kernels_are_the_operators_that_compute(recording):
 
 
 def test_without_it_the_text_says_how(recording):
-    assert 'load(path, device="cpu")' in load(recording).why_not
+    assert "load(path, " in load(recording).why_not
 
 
 def test_a_folder_is_read_so_too(recording):

@@ -8,13 +8,14 @@ from functools import partial
 
 import pytest
 from builder import TraceBuilder
-from facts import says, why_not
+from facts import misses, says, why_not
 
 import pytest_torchprof
-from pytest_torchprof import LimitsMissed, NotMeasured, family, gemm
+from pytest_torchprof import NotMeasured, family, gemm
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare import blame, compare
+from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfGraphUnknown
 from pytest_torchprof.reasons.operators_untold import OperatorMatchUntold, OperatorUntold
@@ -88,16 +89,16 @@ def test_operators_of_the_capture_launched_the_kernels(profile):
     assert found.ops == {"aten::linear": 1, "aten::mm": 1, "aten::gelu": 1}
     assert found.kernels[0].op_shapes == ([8, 8], [8, 8])
     found.expect(ops={"aten::mm": 1}, forbid_ops=["aten::bmm"], kernels={gemm(op="linear"): 1})
-    with pytest.raises(LimitsMissed, match=r"1 x aten::gelu +model.py:8 in forward, MLP_0"):
-        found.expect(forbid_ops=["gelu"])
+    (row,) = misses(found, forbid_ops=["gelu"]).rows
+    assert (row.count, row.name, row.places) == (1, "aten::gelu", ((1, "model.py:8 in forward, MLP_0"),))
 
 
 def test_an_operator_that_replays_a_graph_launches_what_is_in_it(profile):
     found = profile(around="mine::decode")
     assert [one.op_chain[0] for one in found.kernels] == ["mine::decode", "mine::decode"]
     found.expect(ops={"mine::decode": 1, "aten::mm": 1})
-    with pytest.raises(LimitsMissed, match="1 operator matches mine::decode"):
-        found.expect(forbid_ops=["mine::decode"])
+    verdict = misses(found, forbid_ops=["mine::decode"])
+    assert verdict.seen == (ForbiddenMatches(1, "operator", "mine::decode"),)
 
 
 def test_without_what_was_captured_they_are_not_known(profile):
@@ -248,8 +249,9 @@ def test_scopes_are_ranges_of_their_own(annotated, rows, scope):
     assert ("phase_A (in CUDA graphs)", 2, 4, 22, 0) in rows(found, "range")
     assert found.range("phase_A (in CUDA graphs)").kernels == 2
     found.expect(ranges={"phase_A (in CUDA graphs)": {"max_kernels": 2, "kernels": {"gelu_*": 1}}})
-    with pytest.raises(LimitsMissed, match="2 kernels in occurrence 1 of 1"):
-        found.expect(ranges={"phase_A (in CUDA graphs)": {"max_kernels": 1}})
+    verdict = misses(found, ranges={"phase_A (in CUDA graphs)": {"max_kernels": 1}})
+    assert (verdict.limit, verdict.range, verdict.number) == ("max_kernels", "phase_A (in CUDA graphs)", 2)
+    assert (verdict.in_step.occurrence, verdict.in_step.occurrences) == (1, 1)
 
 
 @pytest.mark.parametrize("node", [0, 1])
@@ -319,16 +321,16 @@ def test_a_backward_pass_is_not_in_the_scope_of_its_forward(annotated, rows):
 
 def test_failure_texts_say_where_in_the_graph(annotated):
     found = annotated({"module_fqn": "layers.0.mlp"}, {"name": "mlp", "autograd_phase": "backward"})
-    with pytest.raises(LimitsMissed, match=r"layers\.0\.mlp") as missed:
-        found.expect(max_kernels=1)
-    assert "backward of mlp" in str(missed.value)
+    assert {place for row in misses(found, max_kernels=1).rows for _, place in row.places} == {
+        "layers.0.mlp",
+        "backward of mlp",
+    }
 
 
 def test_a_scope_that_is_called_as_an_operator_proves_it_and_excludes_none(annotated):
     found = annotated({"name": "aten::linear"}, {"name": "act"})
     found.expect(kernels={gemm(op="linear"): 1})
-    with pytest.raises(LimitsMissed, match="1 kernel matches aten::linear"):
-        found.expect(forbid_ops=["aten::linear"])
+    assert misses(found, forbid_ops=["aten::linear"]).seen == (ForbiddenMatches(1, "kernel", "aten::linear"),)
     for limits in ({"forbid_ops": ["aten::bmm"]}, {"kernels": {gemm(op="addmm"): 0}}, {"ops": ["aten::linear"]}):
         with pytest.raises(NotMeasured, match=NAMES[0]):
             found.expect(**limits)

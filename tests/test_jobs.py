@@ -95,7 +95,7 @@ def test_the_ranks_of_a_job_begin_with_the_headline_and_end_with_what_to_do(late
     assert f"What to do first: {straggler.action}" in headline
     assert "rank 1" in straggler.action
     after = recorded.split(" next ")[1]
-    assert after.startswith(f"{straggler.title}: compare its steps")
+    assert after.startswith(f"{straggler.title}: {straggler.remedy}")
     assert f"torchprof report {late} -o page.html" in after
     command = after.partition("coming back: torchprof ")[2].replace("NEW-FOLDER", str(late)).split()
     assert run(*command)[0] == 1, "the command finds what stands out"

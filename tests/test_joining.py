@@ -12,7 +12,7 @@ from jobs import SEND_RECV, rank_of, recording, reduce
 
 from pytest_torchprof import UnreadableRecording, load, load_ranks
 from pytest_torchprof.cli import main
-from pytest_torchprof.limits.seen import SameOnRanks
+from pytest_torchprof.limits.seen import RankDifferences, SameOnRanks
 from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.reasons.job_limits import NoGroupOfTwo
 from pytest_torchprof.reasons.mixed_jobs import RankOfOtherRun
@@ -225,7 +225,7 @@ def pipeline(tmp_path):
 @pytest.mark.parametrize(
     ("more", "value", "status", "said"),
     [
-        ((), "True", 1, "2 differences between ranks"),
+        ((), "True", 1, str(RankDifferences(2))),
         ((), "tp", 0, str(SameOnRanks(4, 2))),
         ((), "8", 0, str(SameOnRanks(2, 1))),
         (["gemm"], "7", 0, str(SameOnRanks(2))),
@@ -303,4 +303,4 @@ def test_collectives_that_are_not_held_against_any_other_are_told_with_why(tmp_p
         rank_of(rank, reduce(1000, 1100, **unknown)).write(tmp_path / f"{rank}.json")
     assert main(["check", str(tmp_path), "--ranks", "--limit", "max_rank_skew=1s"]) == 3
     output = " ".join(capsys.readouterr().out.split())
-    assert "2 collectives: its group, one of several, is not recorded [not-recorded]" in output
+    assert f"2 collectives: {Gap.NO_GROUP} [not-recorded]" in output

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builder import AUTOGRAD, TraceBuilder
+from facts import misses
 
 from pytest_torchprof import LimitsMissed, load
 from pytest_torchprof.limits.remedies import REMEDIES
+from pytest_torchprof.limits.seen import NumberSeen
 
 pytestmark = pytest.mark.any_torch
 
@@ -204,8 +206,9 @@ def test_too_many_fills_are_named(profile):
 
 
 def test_a_ratio_is_shown_with_the_two_times_that_it_is_made_of(profile):
-    text = told(profile(foreign()), max_cpu_gpu_ratio=0.5)
-    assert "max_cpu_gpu_ratio=0.5 50 = 1.00 ms CPU / 20.0 us GPU busy" in text
+    verdict = misses(profile(foreign()), max_cpu_gpu_ratio=0.5)
+    assert verdict.seen == (NumberSeen("cpu_gpu_ratio", 50, beyond=0.5, parts_us=(1000, 20)),)
+    assert f"max_cpu_gpu_ratio=0.5 {verdict.seen[0]}" in told(profile(foreign()), max_cpu_gpu_ratio=0.5)
 
 
 @pytest.mark.parametrize(

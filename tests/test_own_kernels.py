@@ -15,6 +15,7 @@ from pytest_torchprof import LimitsMissed, NotMeasured, communication, conv, fam
 from pytest_torchprof import profile as measured
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.own_kernels import read_own_kernels
+from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.composed import OfEntry
 from pytest_torchprof.reasons.limits import FamilyUnknown
 from pytest_torchprof.reasons.wrong_patterns import (
@@ -71,7 +72,7 @@ def test_the_ini_file_says_it_for_all_tests_and_for_what_a_body_expects(run_test
     pytester.makeini(INI.format(line="mine::* = gemm fp32"))
     result = run_tests(FORBIDDEN)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*1 kernel matches gemm()*"])
+    result.stdout.fnmatch_lines([f"*{ForbiddenMatches(1, 'kernel', 'gemm()')}*"])
 
 
 def test_the_marker_says_it_for_one_test_and_is_asked_before_the_ini_file(run_tests, pytester):

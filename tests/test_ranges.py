@@ -9,11 +9,12 @@ import sys
 import pytest
 import torch
 from builder import AUTOGRAD, MAIN, TraceBuilder
-from facts import reasons_in, says, why_not, why_refused
+from facts import misses, reasons_in, says, why_not, why_refused
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load, mark
 from pytest_torchprof.cli import main
 from pytest_torchprof.limits import read_limits
+from pytest_torchprof.limits.seen import MatchesSeen
 from pytest_torchprof.reasons.asked_wrongly import BoundsContradict, NoSuchLimit, SettingAlone
 from pytest_torchprof.reasons.composed import OfKeyword, OfRange
 from pytest_torchprof.reasons.limits import NothingRan, RangeNotInStep, RangeOfLaunchesUnknown
@@ -74,6 +75,11 @@ def missed(profile, **limits):
     return " ".join(str(error.value).split())
 
 
+def title(step, steps, **occurrence):
+    """Return the title of an occurrence of the range in a step."""
+    return StepTitle(step=step, steps=steps, place="model.py:212", **occurrence)
+
+
 def not_measured(profile, **limits):
     """Return for which reason these limits on ranges are not judged."""
     return why_not(lambda: profile.expect(ranges=limits))
@@ -99,17 +105,18 @@ def test_what_runs_outside_of_the_range_does_not_count(profile):
 def test_each_occurrence_is_judged_and_not_their_sum(profile):
     builder = recording(occurrences=2, kernels=1)
     builder.launched("one more", begin_of(2, 1) + 100)
-    text = missed(profile(builder), decode={"max_kernels": 1})
-    assert "2 kernels in occurrence 2 of 2 in step 3 of 3, model.py:212" in text
-    assert "one more" in text
+    verdict = misses(profile(builder), ranges={"decode": {"max_kernels": 1}})
+    assert (verdict.number, verdict.in_step) == (2, title(3, 3, occurrence=2, occurrences=2))
+    assert "one more" in [row.full for row in verdict.rows]
 
 
 def test_limits_on_kernels_hold_within_each_occurrence(profile):
     builder = recording(occurrences=3)
     measured = profile(builder)
     measured.expect(ranges={"decode": {"kernels": {"k": 2}, "ops": {"aten::mul": 2}, "only_kernels": "k"}})
-    text = missed(measured, decode={"kernels": ["outside"]})
-    assert "0 kernels match outside, expected at least 1 in occurrence 1 of 3 in step 1 of 3, model.py:212" in text
+    verdict = misses(measured, ranges={"decode": {"kernels": ["outside"]}})
+    assert verdict.seen == (MatchesSeen(0, "kernel", "outside", least=1, most=None),)
+    assert verdict.in_step == title(1, 3, occurrence=1, occurrences=3)
 
 
 def test_what_is_allowed_goes_inside(profile):

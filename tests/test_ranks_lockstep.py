@@ -14,17 +14,30 @@ import fresh
 import jobs
 import pytest
 import rank_jobs
-from facts import why_not
+from facts import says, verdicts_in, why_not
 from msgspec import to_builtins
 from rank_jobs import LONGEST_S, TOGETHER
 
-from pytest_torchprof import NotMeasured
 from pytest_torchprof.capture.lockstep import Lockstep, OtherRanks
 from pytest_torchprof.capture.rank import Rank, rank_in
 from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest
 from pytest_torchprof.capture.torch_store import MeetingPoint, connect, new_store
+from pytest_torchprof.limits.evidence import WorstRank
+from pytest_torchprof.limits.limit import MISSED
+from pytest_torchprof.limits.seen import NumberSeen
+from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, ProfilerInside, ProfilerRuns, ThreadOfProfiler
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.goal import Goal, RunPoint
-from pytest_torchprof.reasons.other_ranks import EndedWithoutMeasuring, RankProcess, RankTooLate
+from pytest_torchprof.reasons.measuring import StepsLeft
+from pytest_torchprof.reasons.other_ranks import (
+    EndedItsRun,
+    EndedWithoutMeasuring,
+    RankElsewhere,
+    RankProcess,
+    RankStillSilent,
+    RankTooLate,
+)
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
@@ -246,6 +259,12 @@ def report(job, folder):
     return json.loads((folder / "r.json").read_text())["results"]
 
 
+def reason_of(report, test):
+    """Return for which reason rank 0 has reported a test as not measured."""
+    (result,) = (one for one in report if one["nodeid"].endswith(f"::{test}"))
+    return from_plain(result["reason"])
+
+
 def kept(folder, test):
     """Return the own key of each rank's recording of a test."""
     files = sorted((folder / "kept").glob(f"test_it.{test}.*.json.gz"))
@@ -266,10 +285,10 @@ def test_what_holds_on_all_ranks_passes_on_all(job, test):
 def test_a_limit_that_one_rank_misses_fails_on_all_and_each_names_it(job, folder):
     first, second = (rank.said("test_missed_on_rank_1") for rank in job)
     assert "1 limit missed: max_kernels" in first
-    assert "max_kernels=2 rank 1: 3 kernels" in first
+    assert f"max_kernels=2 rank 1: {NumberSeen('kernels', 3)}" in first
     assert "aten::cos" in first
-    assert "max_kernels=2 3 kernels" in second
-    assert "worst on rank 1 of 2" in second
+    assert f"max_kernels=2 {NumberSeen('kernels', 3)}" in second
+    assert str(WorstRank(1, 2)) in second
     assert {ours["calls"] for ours in kept(folder, "test_missed_on_rank_1").values()} == {8}
 
 
@@ -281,21 +300,24 @@ def test_a_replay_judges_the_recordings_of_all_ranks_together(job, folder, monke
     assert "2 limits missed: max_rank_skew, same_kernels" in again[0].said("test_other_kernels_on_rank_1")
 
 
-def test_limits_on_all_ranks_together_come_out_the_same_on_each(job):
-    first, second = (rank.said("test_other_kernels_on_rank_1") for rank in job)
-    for said in (first, second):
+def test_limits_on_all_ranks_together_come_out_the_same_on_each(job, folder):
+    together = ("max_rank_skew", "same_kernels")
+    skew, kernels = (one for one in verdicts_in(folder / "r.json") if one.limit in together and one.status == MISSED)
+    assert skew.seen[0].collectives == 5
+    for rank in job:
+        said = rank.said("test_other_kernels_on_rank_1")
         assert "2 limits missed: max_rank_skew, same_kernels" in said
-        assert "rank 1 against rank 0: 1 more x pointwise cos in step 1" in said
-        assert "the median over 5 collectives" in said
-        assert "worst on rank" not in said
+        assert str(kernels.evidence[0]) in said
+        assert str(skew.seen[0]) in said
+        assert str(WorstRank(1, 2)) not in said
 
 
 def test_where_all_miss_it_the_worst_is_named(job):
     first, second = (rank.said("test_missed_on_both") for rank in job)
-    assert "max_kernels=2 3 kernels" in first
-    assert "worst on rank 1 of 2: 4 kernels" in first
-    assert "max_kernels=2 4 kernels" in second
-    assert "worst on rank 1 of 2 " in second
+    assert f"max_kernels=2 {NumberSeen('kernels', 3)}" in first
+    assert str(WorstRank(1, 2, seen=(NumberSeen("kernels", 4),))) in first
+    assert f"max_kernels=2 {NumberSeen('kernels', 4)}" in second
+    assert f"{WorstRank(1, 2)} " in second
 
 
 def test_all_repeat_for_the_lines_that_one_needs(job, folder):
@@ -305,10 +327,11 @@ def test_all_repeat_for_the_lines_that_one_needs(job, folder):
     assert re.search(r"test_it.py:\d+ in test_missed_on_rank_1", job[1].said("test_missed_on_rank_1"))
 
 
-def test_where_one_cannot_measure_none_does_and_the_code_is_not_called(job):
+def test_where_one_cannot_measure_none_does_and_the_code_is_not_called(job, report):
     first, second = (rank.said("test_profiled_elsewhere") for rank in job)
-    assert "not measured: rank 1: another profiler is" in first
-    assert "not measured: another profiler is" in second
+    assert reason_of(report, "test_profiled_elsewhere") == OfRank(1, ProfilerRuns(ThreadOfProfiler.THIS))
+    assert f"not measured: {OfRank(1, ProfilerRuns(ThreadOfProfiler.THIS))}" in first
+    assert f"not measured: {ProfilerRuns(ThreadOfProfiler.THIS)}" in second
 
 
 def test_where_one_must_measure_again_all_do(job, folder):
@@ -318,15 +341,17 @@ def test_where_one_must_measure_again_all_do(job, folder):
     assert [ours["attempts"] for ours in kept(folder, "test_intruded_once").values()] == [2, 2]
 
 
-def test_after_three_attempts_none_is_measured(job):
+def test_after_three_attempts_none_is_measured(job, report):
     first, second = (rank.said("test_intruded_always") for rank in job)
-    assert "not measured: rank 1: another profiler was" in first
-    assert "not measured: another profiler was" in second
+    reason = reason_of(report, "test_intruded_always")
+    assert (type(reason), reason.rank, type(reason.why)) == (OfRank, 1, ProfilerInside)
+    assert f"not measured: {reason}" in first
+    assert f"not measured: {reason.why}" in second
 
 
 def test_code_that_raises_on_one_rank_is_that_ranks_failure_and_the_others_say_so(job):
     first, second = (rank.said("test_raises_on_rank_1") for rank in job)
-    assert "not measured: rank 1: the code raised ValueError: boom [other-rank]" in first
+    assert f"not measured: {OfRank(1, CodeRaised('ValueError: boom'))}" in first
     assert second.startswith("ValueError: boom")
 
 
@@ -387,9 +412,8 @@ def test_a_subtest_ends_no_test(job):
 
 def test_a_loop_that_one_rank_leaves_is_told(job):
     first, second = (rank.said("test_left_early_on_rank_1") for rank in job)
-    assert "not measured: rank 1: its loop" in first
-    assert "[other-rank]" in first
-    assert "run `for _ in m.steps():` to its end" in second
+    assert f"not measured: {OfRank(1, LoopLeft())}" in first
+    assert StepsLeft.REMEDY in second
 
 
 @pytest.mark.parametrize(
@@ -551,17 +575,29 @@ def waited_for(tmp_path_factory):
     ]
 
 
+PROCESS = RankProcess(4711, "somewhere")
+
+
+def expression(reason):
+    """Return the expression for what is said for a reason, of whichever process and after however long."""
+    told = re.escape(f"not measured: {reason.sentence}")
+    return told.replace("4711", r"\d+").replace("somewhere", ".+").replace(re.escape("1.5 s"), r"\d+ s")
+
+
+def too_late(goal, timeout_s=1.5):
+    return expression(RankTooLate(1, goal, timeout_s, PROCESS))
+
+
 def test_a_silent_rank_ends_the_measurement_in_bounded_time_and_is_not_waited_for_again(waited_for):
     said = waited_for[0].said("test_sleeps")
-    late = f"not measured: rank 1 did not reach {Goal(RunPoint.WARM_UP_CALL, 1)}"
-    assert re.search(rf"{late} within \d+ s \(pid \d+ on", said)
-    assert "not measured: rank 1 is still silent" in waited_for[0].said("test_after")
+    assert re.search(too_late(Goal(RunPoint.WARM_UP_CALL, 1)), said)
+    silent = expression(RankStillSilent(1, "test_it.py::test_sleeps", PROCESS))
+    assert re.search(silent, waited_for[0].said("test_after"))
 
 
 def test_a_rank_that_does_not_end_a_measured_test_is_waited_for_no_longer(waited_for):
     said = waited_for[0].said("test_sleeps_after_it_measured")
-    late = f"not measured: rank 1 did not reach {Goal(RunPoint.END_OF_TEST)}"
-    assert re.search(rf"{late} within \d+ s \(pid \d+ on", said)
+    assert re.search(too_late(Goal(RunPoint.END_OF_TEST)), said)
 
 
 def test_ranks_that_run_different_tests_are_told(waited_for):
@@ -584,9 +620,7 @@ def test_it():
 def test_a_rank_that_is_gone_is_named(ranks):
     first, second = ranks(KILLED, timeout_s=SHORT_S)
     assert (first.status, second.status) == (1, -signal.SIGKILL)
-    assert f"not measured: rank 1 did not reach {Goal(RunPoint.WARM_UP_CALL, 1)} within {SHORT_S} s" in first.said(
-        "test_it"
-    )
+    assert re.search(too_late(Goal(RunPoint.WARM_UP_CALL, 1), SHORT_S), first.said("test_it"))
 
 
 WITHOUT_COLLECTIVES = """
@@ -609,8 +643,8 @@ def test_ranks_that_measure_under_different_labels_are_told():
     store, others = torch.distributed.HashStore(), OtherRanks(timeout_s=0.1)
     phase = PhaseOfTest("a test", run=1)
     first, _ = (Lockstep(others, store, phase, Rank(rank, 2), label) for rank, label in enumerate(("one", "two")))
-    with pytest.raises(NotMeasured, match=r"within 0.1 s, .* called two "):
-        first.exchange("the plan", [])
+    reason = why_not(lambda: first.exchange("the plan", []))
+    assert says(reason, RankElsewhere, timeout_s=0.1, test=None, label="two")
 
 
 def test_why_a_rank_was_not_measured_reaches_the_others_as_it_is():
@@ -653,7 +687,7 @@ def test_a_rank_that_has_ended_its_run_is_not_waited_for(ranks, stop, first, why
     said = ranks(STOPS.replace("STOP", stop))[0]
     assert first in said.said("test_first")
     for test in ("test_second", "test_third"):
-        assert f"before this measurement: {why}" in said.said(test)
+        assert str(EndedItsRun(1, Goal(RunPoint.MEASUREMENT), why)) in said.said(test)
 
 
 def test_four_ranks(ranks):
@@ -661,7 +695,7 @@ def test_four_ranks(ranks):
     for rank, one in enumerate(ranks(source, world=4)):
         assert one.status == 1
         assert f"rank 3{' of 4' if rank else ''}: 5 kernels" in one.said("test_it") or rank == 3
-        assert ("worst on rank 3 of 4" in one.said("test_it")) is (rank > 0)
+        assert (str(WorstRank(3, 4)) in one.said("test_it")) is (rank > 0)
 
 
 CONNECTED = """

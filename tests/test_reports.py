@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from facts import verdicts_in
 from wcwidth import wcswidth
 
 from pytest_torchprof.baseline import KernelRecord
@@ -66,14 +67,13 @@ def test_uneven():
 
 def test_the_table_and_the_page_say_the_number_of_the_verdict(run_tests, pytester, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    result = run_tests(UNEVEN, "--torchprof-report=run.html", "--junit-xml=junit.xml")
-    judged = re.search(r"(\d) kernels in step \d of 5", result.stdout.str())
-    assert judged is not None
+    result = run_tests(UNEVEN, "--torchprof-report=run.html", "--torchprof-report=run.json", "--junit-xml=junit.xml")
+    (verdict,) = verdicts_in(pytester.path / "run.json")
     titles, row = (
         next(line for line in result.stdout.lines if line.startswith(start)) for start in ("test ", "test_it.py::")
     )
     assert titles.split()[1] == "kernels"
-    assert row.split()[1] == judged[1] == "8"
+    assert (row.split()[1], verdict.number) == ("8", 8)
     cells = (pytester.path / "run.html").read_text().partition('<tr id="row-0"')[2].partition("</tr>")[0]
     assert '<td data-v="8">8</td>' in cells
     assert 'name="torchprof.kernels" value="8"' in (pytester.path / "junit.xml").read_text()

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from pytest_torchprof import LimitsMissed, load
 from pytest_torchprof.limits import FailureLine, Screen, Verdict, check_limits, error_for, read_limits
 from pytest_torchprof.limits.evidence import LineInWords, WorkRow
-from pytest_torchprof.limits.seen import InWords
+from pytest_torchprof.limits.seen import InWords, NumberSeen
 from pytest_torchprof.reasons.recordings import NeedsGpu
+from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import EndedByError
 
 pytestmark = pytest.mark.any_torch
@@ -47,7 +48,7 @@ def test_by_default_all_that_a_failure_says_fits_on_a_screen(run_tests, monkeypa
     text = "\n".join(lines)
     for name in ("max_kernels=3", "forbid_kernels=aten::sin", "only_kernels=aten::cos", "max_gpu_time=0"):
         assert f"  {name} " in text
-    assert "27 kernels in step 1 of 5" in text
+    assert f"{NumberSeen('kernels', 27)} in {StepTitle(step=1, steps=5)}" in text
     assert PLACE in text
     assert "more: pytest -vv" in text
     assert "recording: .torchprof/" in text
@@ -373,7 +374,7 @@ def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):
 @cpu
 def test_it(torchprof):
     profile = torchprof(torch.add, x, x)
-    with pytest.raises(pytest_torchprof.LimitsMissed, match="1 kernel in step 1 of 5"):
+    with pytest.raises(pytest_torchprof.LimitsMissed, match="1 x pointwise add"):
         profile.expect(max_kernels=0)
 """
     for verbosity in ("-q", "-v", "-vv"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder, own_recording
+from facts import says
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.limits import check_limits, read_limits
+from pytest_torchprof.reasons.lost_work import LostLaunches
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 NOTHING, THREAD = "[[]nothing-ran]", "[[]other-thread]"
@@ -326,7 +328,9 @@ def lost_head(tmp_path, *ops: tuple[str, bool], steps: int = 2):
 def test_launches_lost_at_the_head_of_anybody_elses_recording_make_limits_not_measured(tmp_path, capsys, limit):
     trace = lost_head(tmp_path, ("aten::mm", True), ("aten::copy_", False))
     assert main(["check", trace, "--limit", limit]) == 3
-    assert "the first aten::mm launched nothing, all later ones did" in " ".join(capsys.readouterr().out.split())
+    doubt = load(trace).doubt
+    assert says(doubt, LostLaunches, idle_first="aten::mm")
+    assert doubt.sentence in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_first_step_that_lost_all_its_launches_is_not_measured(tmp_path, capsys):
@@ -338,8 +342,11 @@ def test_a_first_step_that_lost_all_its_launches_is_not_measured(tmp_path, capsy
         event for event in builder.events if event["args"].get("correlation") != 101 or event["cat"] == "kernel"
     ]
     builder.sync(3000, 50)
-    assert main(["check", str(builder.write(tmp_path / "t.json")), "--limit", "max_launches=1"]) == 3
-    assert "the first step launched nothing, all later ones did" in " ".join(capsys.readouterr().out.split())
+    path = builder.write(tmp_path / "t.json")
+    assert main(["check", str(path), "--limit", "max_launches=1"]) == 3
+    doubt = load(path).doubt
+    assert says(doubt, LostLaunches, idle_first="step")
+    assert doubt.sentence in " ".join(capsys.readouterr().out.split())
 
 
 def test_operators_that_need_not_launch_tell_nothing_and_check_says_what_is_left_out(tmp_path, capsys):

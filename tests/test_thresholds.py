@@ -13,6 +13,7 @@ from builder import TraceBuilder
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.findings import RULES, find, with_thresholds
+from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing import hookspecs
 
@@ -144,11 +145,12 @@ def test_on_a_gpu_that_idles_a_hotspot_is_not_where_to_start(tmp_path):
         builder.launched(name, at * 1000, dur=100 if at else 400)
     profile = load(builder.write(tmp_path / "idle.json"))
 
-    def remedy(*thresholds):
-        return next(one.remedy for one in find(profile, with_thresholds(RULES, thresholds)) if one.code == "hotspot")
+    def hotspot(*thresholds):
+        return next(one for one in find(profile, with_thresholds(RULES, thresholds)) if one.code == "hotspot")
 
-    assert "the GPU idles" in remedy()
-    assert "start here" in remedy("hotspot.busy=0")
+    assert hotspot().idle_share > 0.5
+    assert hotspot("hotspot.busy=0").idle_share is None
+    assert hotspot("hotspot.busy=0").remedy == Hotspot.REMEDY != hotspot().remedy
 
 
 @pytest.mark.parametrize("value", ["0", "1000000"])

@@ -6,13 +6,17 @@ import gzip
 import json
 import re
 from itertools import combinations, cycle
+from pathlib import Path
 from time import perf_counter, perf_counter_ns
 
 import pytest
+from facts import reasons_in
 
 from pytest_torchprof.baseline.entry import QUANTILES, times
 from pytest_torchprof.capture import devices, nvml, samples
 from pytest_torchprof.compare.time_changes import chance, time_verdict, unsure
+from pytest_torchprof.reasons.comparing import NoSamplesHere, RecordedWithoutTimes, WorkersShareDevice
+from pytest_torchprof.reasons.measuring import StepsLeft
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 CONDITIONS = {"clock": "perf_counter", "cache": "hot", "machine": "a machine", "threads": 2}
@@ -291,23 +295,23 @@ def test_a_recording_without_samples_is_not_measured(run_tests):
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "kind"),
     [
-        lambda ours: ours["timing"]["batches"][0].update(disturbed=None),
-        lambda ours: ours["timing"]["batches"][0]["samples_us"].append("fast"),
-        lambda ours: ours["timing"].update(batches=[]),
-        lambda ours: ours.update(environment=None),
+        (lambda ours: ours["timing"]["batches"][0].update(disturbed=None), RecordedWithoutTimes),
+        (lambda ours: ours["timing"]["batches"][0]["samples_us"].append("fast"), RecordedWithoutTimes),
+        (lambda ours: ours["timing"].update(batches=[]), NoSamplesHere),
+        (lambda ours: ours.update(environment=None), NoSamplesHere),
     ],
 )
-def test_samples_that_are_damaged_are_not_measured(run_tests, pytester, damage):
+def test_samples_that_are_damaged_are_not_measured(run_tests, pytester, damage, kind):
     run_tests(TIMED, "--torchprof-baseline=update", "--torchprof-save=kept")
     (path,) = (pytester.path / "kept").glob("*.json.gz")
     document = json.loads(gzip.decompress(path.read_bytes()))
     damage(document["torchprof"])
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
-    result = run_tests(TIMED, "--torchprof-replay=kept")
+    result = run_tests(TIMED, "--torchprof-replay=kept", "--torchprof-report=out.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*record it again*"])
+    assert {type(reason) for reason in reasons_in(Path("out.json"))} == {kind}
 
 
 def test_without_a_gpu_times_are_not_judged_and_not_sampled(run_tests, pytester):
@@ -320,10 +324,11 @@ def test_without_a_gpu_times_are_not_judged_and_not_sampled(run_tests, pytester)
 
 
 def test_times_beside_other_workers_are_refused(run_tests):
-    result = run_tests(LIVE, "-n", "2")
+    result = run_tests(LIVE, "-n", "2", "--torchprof-report=out.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: *2 workers of pytest-xdist*", "*with -n 0*", "*[[]no-times]*"])
+    assert WorkersShareDevice(2) in reasons_in(Path("out.json"))
+    result.stdout.fnmatch_lines(["*not measured: *", "*with -n 0*", "*[[]no-times]*"])
     run_tests(LIVE, "-n", "1").assert_outcomes(passed=1)
 
 
@@ -364,7 +369,7 @@ def test_left(torchprof):
 """
     result = run_tests(source)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*m.steps() of 'a' was left after 11 calls*"])
+    assert StepsLeft("'a'", calls=11).sentence in result.stdout.str()
 
 
 # The tolerance itself

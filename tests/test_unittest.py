@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_torchprof.reasons.misuse import LimitsSetInside
 from pytest_torchprof.reasons.testing import LimitsUnused
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
@@ -324,6 +325,7 @@ def test_it(torchprof):
     result.stdout.fnmatch_lines([f"*{LimitsUnused(('max_kernels', 'min_kernels')).sentence}*"])
 
 
+SET_INSIDE = LimitsSetInside("test_it.py::test_it").sentence
 REFUSED = {
     "no limit": ("torchprof.limits(max_kernel=1)", "did you mean 'max_kernels'"),
     "no value": ("torchprof.limits(max_kernels='many')", "max_kernels='many'"),
@@ -334,8 +336,8 @@ REFUSED = {
         "torchprof.limits(max_memcpys=1, forbid_kernels='add'); torchprof.limits(kernels='add')",
         "'add' stands in kernels and in forbid_kernels",
     ),
-    "in a call": ("torchprof(lambda: torchprof.limits(max_kernels=2))", "test_it sets limits inside"),
-    "in a block": ("with torchprof.measure('a'): torchprof.limits(max_kernels=2)", "test_it sets limits inside"),
+    "in a call": ("torchprof(lambda: torchprof.limits(max_kernels=2))", SET_INSIDE),
+    "in a block": ("with torchprof.measure('a'): torchprof.limits(max_kernels=2)", SET_INSIDE),
 }
 
 

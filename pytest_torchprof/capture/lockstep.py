@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest, SignOfLife, RankStatus, written
+from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest, RankStatus, SignOfLife, written
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.capture.torch_store import connect, meeting_point
 from pytest_torchprof.reasons.composed import OfRank

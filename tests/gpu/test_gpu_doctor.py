@@ -15,6 +15,7 @@ from simulated import gpu_is_simulated
 
 from pytest_torchprof.cli import doctor_checks as doctor
 from pytest_torchprof.cli.doctor_checks import profiler
+from pytest_torchprof.cli.doctor_checks.inquiry import SEE_THE_GPU
 from pytest_torchprof.reasons.no_gpu import DriverSeesNone, GpusHidden, NoGpuOfThese
 
 pytestmark = [
@@ -328,7 +329,7 @@ def test_a_device_that_fails_under_the_profiler_is_not_blamed_on_other_tools(ask
     answer = told(ask("probe", FAKEGPU_LOST_AFTER="40"), "probe")
     assert answer.status == "wrong"
     assert "CUDA error" in answer.text
-    assert answer.do.startswith("see whether the GPU is well")
+    assert answer.do == SEE_THE_GPU
 
 
 @simulated

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from facts import reasons_in, says
+
+from pytest_torchprof.reasons.composed import AllowanceUntold
 
 pytestmark = [
     pytest.mark.gpu,
@@ -76,7 +79,7 @@ def test_a_limit_of_the_body_itself_has_the_lines_too(run):
     run(f"def test_it(torchprof):\n    torchprof(decode).expect({ALLOWED})\n").assert_outcomes(passed=1)
 
 
-def test_where_the_code_cannot_run_again_a_path_allows_nothing(run):
+def test_where_the_code_cannot_run_again_a_path_allows_nothing(run, pytester):
     result = run(
         f"""
 def test_it(torchprof):
@@ -84,10 +87,13 @@ def test_it(torchprof):
         for _ in m.steps():
             decode()
     m.profile.expect({ALLOWED})
-"""
+""",
+        "--torchprof-report=told.json",
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*not measured: whether sampler.py allows * cannot be told*"])
+    assert any(
+        says(reason, AllowanceUntold, allowed=("sampler.py",)) for reason in reasons_in(pytester.path / "told.json")
+    )
 
 
 ALTERNATING = """

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING
 import fresh
 import pytest
 
+from pytest_torchprof.limits.seen import NumberSeen
+from pytest_torchprof.reasons.step_title import StepTitle
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -133,7 +136,7 @@ def test_three_verdicts_are_what_they_are(run, mode):
     done = run(THREE, *arguments, plugins=plugins, by_fork=mode not in FROM_START)
     assert outcomes(done) == {"passed": 2, "failed": 2}, done.stdout + done.stderr
     assert "2 passed, 1 failed, 1 not measured" in done.stdout
-    assert "2 kernels in step 1 of 2" in done.stdout
+    assert f"{NumberSeen('kernels', 2)} in {StepTitle(step=1, steps=2)}" in done.stdout
 
 
 HANGS = THREE.replace("    torch.mm(x, x) + x", "    import time\n    torch.mm(x, x)\n    time.sleep(60)").replace(
@@ -363,7 +366,7 @@ class TestModel(unittest.TestCase):
 def test_methods_of_unittest_are_measured(run):
     done = run(UNITTEST)
     assert outcomes(done) == {"passed": 1, "failed": 1}, done.stdout
-    assert "2 kernels in step 1 of 2" in done.stdout
+    assert f"{NumberSeen('kernels', 2)} in {StepTitle(step=1, steps=2)}" in done.stdout
 
 
 TORCHS = """
