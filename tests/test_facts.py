@@ -586,10 +586,10 @@ IN_ANY_SENTENCE = frozenset(
 """Words that say nothing by themselves: of three in a row, two are to be others."""
 COMMON = {
     "did you mean": "what is misspelled is refused so wherever it stands, in most places by no kind of reason",
-    "a whole number": "likewise of a value",
-    "expected at least": "likewise of an empty list",
-    "cannot both hold": "likewise of two limits",
-    "no kernel's name": "likewise of what is declared of kernels",
+    "a whole number": "the same of a value that is none",
+    "expected at least": "the same of an empty list",
+    "cannot both hold": "the same of two limits",
+    "no kernel's name": "the same of what is declared of kernels",
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
     "blocks per SM": "a key of recordings",
