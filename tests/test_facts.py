@@ -588,6 +588,8 @@ COMMON = {
     "did you mean": "what is misspelled is refused so wherever it stands, in most places by no kind of reason",
     "a whole number": "the same of a value that is none",
     "expected at least": "the same of an empty list",
+    **dict.fromkeys(("expected a share", "expected a number", "expected a duration"), "the same of what is expected"),
+    "is given twice": "the same of an option",
     "cannot both hold": "the same of two limits",
     "no kernel's name": "the same of what is declared of kernels",
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",

@@ -200,7 +200,7 @@ def test_kernels_that_nothing_can_match_have_no_number(on_gpu, pattern):
         ("aten::mm ", "write 'aten::mm'"),
         ("\taten::mm", "write 'aten::mm'"),
         ("'aten::mm'", "write 'aten::mm'"),
-        ("['aten::mm']", "the outer quotes"),
+        ("['aten::mm']", "outer quotes"),
         ("aten::", "'aten::*'"),
         ("mylib::", "'mylib::*'"),
         ("aten.clamp_min", "'aten::clamp_min'"),
