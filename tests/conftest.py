@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import fresh
 import hypothesis
 import installed
+import judges
 import postgres
 import pytest
 import quick_runs
@@ -155,6 +156,13 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
         return run("-p", "no:cacheprovider", *(() if reruns else ("-p", "no:rerunfailures")), *args)
 
     return run
+
+
+@pytest.fixture
+def forked_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes that judge a fleet be forks, in tests of what is judged and not of those processes."""
+    monkeypatch.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", judges.forked)
+    monkeypatch.setattr("pytest_torchprof.fleet.alone.run", judges.run_alone)
 
 
 @pytest.fixture(scope="module")
