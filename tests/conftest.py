@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import fresh
 import hypothesis
 import installed
-import judges
 import postgres
 import pytest
 import quick_runs
@@ -161,6 +160,7 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
 @pytest.fixture
 def forked_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes that judge a fleet be forks, in tests of what is judged and not of those processes."""
+    judges = importlib.import_module("judges")  # It imports what judges.
     monkeypatch.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", judges.forked)
     monkeypatch.setattr("pytest_torchprof.fleet.alone.run", judges.run_alone)
 
