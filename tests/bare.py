@@ -30,7 +30,10 @@ for number, (folder, words) in enumerate(json.loads(sys.argv[1])):
             os.dup2(os.open(f"{name}{number}", os.O_WRONLY | os.O_CREAT), stream)
         sys.argv[:] = ["pytest", *words]
         sys.path.insert(0, folder)
-        sys.exit(pytest.main(words))
+        status = pytest.main(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # What torch does at an end takes longer than most runs.
     statuses.append(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]))
 print(json.dumps(statuses))
 """

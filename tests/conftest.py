@@ -33,6 +33,8 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # torch asks by the network for the name of each address that it meets at, loopback's too, and waits for an answer: where one is
 # lost, the default is five seconds, in which a rank keeps all others waiting.
 os.environ.setdefault("RES_OPTIONS", "timeout:1")
+# argparse looks for a translation of each of its texts in several folders, which takes most of the making of a parser.
+os.environ.setdefault("LANGUAGE", "C")
 
 # Each worker has a simulated GPU of its own: on one that all share, each would wait until no other one measures.
 if gpu_is_simulated() and (worker := os.environ.get("PYTEST_XDIST_WORKER")):
@@ -155,6 +157,14 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
         return run("-p", "no:cacheprovider", *(() if reruns else ("-p", "no:rerunfailures")), *args)
 
     return run
+
+
+@pytest.fixture
+def forked_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes that judge a fleet be forks, in tests of what is judged and not of those processes."""
+    judges = importlib.import_module("judges")  # It imports what judges.
+    monkeypatch.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", judges.forked)
+    monkeypatch.setattr("pytest_torchprof.fleet.alone.run", judges.run_alone)
 
 
 @pytest.fixture(scope="module")

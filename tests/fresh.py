@@ -29,6 +29,7 @@ from simulated import gpu_is_simulated
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkServerContext
 
 ROOT = Path(__file__).parents[1]
 _FORKS = multiprocessing.get_context("forkserver")
@@ -55,10 +56,7 @@ class Fresh:
         self.kept = tempfile.TemporaryDirectory() if not outputs else None
         self.outputs = outputs or [Path(self.kept.name, name) for name in ("stdout", "stderr")]
         where = _Where(dict(environment), str(folder or Path.cwd()), self.outputs, told_by, leads_group)
-        # Python tells its server of forks no path before it imports what is asked for.
-        with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}):
-            forkserver._forkserver.ensure_running()
-        self.process = _FORKS.Process(target=_run, args=(where, task, *told))
+        self.process = forks().Process(target=_run, args=(where, task, *told))
         self.process.start()
 
     def done(self, limit_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -73,6 +71,14 @@ class Fresh:
         if self.kept is not None:
             self.kept.cleanup()
         return subprocess.CompletedProcess([], status, out, err)
+
+
+def forks() -> ForkServerContext:
+    """Return what starts forks, whose server runs: it takes the longest by far."""
+    # Python tells its server of forks no path before it imports what is asked for.
+    with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}):
+        forkserver._forkserver.ensure_running()
+    return _FORKS
 
 
 def start_pytest(*words: str, **environment: str) -> Fresh:

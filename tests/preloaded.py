@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from unittest import mock
 
+import huge_pages
 import installed
 import pytest
 import quick_runs
@@ -29,6 +30,8 @@ TORCH = (
 OURS = ("against", "analysis", "capture", "kernels", "limits", "reasons", "report", "testing")
 # The last one is for addresses of ranks.
 OTHERS = ("pytest_torchprof.history", "tabulate", "multiprocessing.popen_forkserver", "encodings.idna")
+# What forks begin with.
+BEGINNINGS = ("fresh", "forking", "judges")
 
 for name in TORCH:
     importlib.import_module(name)
@@ -51,7 +54,7 @@ for name in OURS:
     package = importlib.import_module(f"pytest_torchprof.{name}")
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
-for name in OTHERS:
+for name in (*OTHERS, *BEGINNINGS):
     importlib.import_module(name)
 # When it is imported it asks whether its process is a side of a comparison, which a fork may be.
 sys.modules.pop("pytest_torchprof.plugin", None)
@@ -64,3 +67,4 @@ atexit.unregister(importlib.import_module("torch._dynamo.utils").dump_compile_ti
 gc.collect()
 gc.freeze()
 atexit.register(gc.unfreeze)
+huge_pages.collapse()

@@ -49,6 +49,13 @@ def test_wave():
     waves.wave(x)
 """
 SLOWER = PACKAGE.replace("torch.sin(x)", "torch.sin(x).cos()")
+WITHOUT_COMPILER = """
+import torch
+
+# The profiler asks whether there is this module, upon which torch imports it: three seconds in each process.
+torch._lazy_modules.discard("_inductor")
+"""
+"""A conftest.py for tests that compile nothing, where processes are not forks."""
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -19,7 +19,12 @@ def schema_of(name: str) -> dict[str, Any]:
 
 def errors(name: str, value: Any) -> list[str]:
     """Return what a value has against its schema, and which fields the schema does not name."""
-    return [error.message for error in Draft202012Validator(_closed(schema_of(name))).iter_errors(value)]
+    return [error.message for error in _validator(name).iter_errors(value)]
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(_closed(schema_of(name)))
 
 
 def _closed(schema: Any) -> Any:

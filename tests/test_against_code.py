@@ -12,7 +12,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from repository import PACKAGE, SLOWER, TESTS, Repository
+from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, Repository
 
 from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
 from pytest_torchprof.reasons.starting import CommandNotRun
@@ -62,7 +62,7 @@ def changed(path: Path, folder: str, **more: str) -> Repository:
 
 
 def test_a_package_in_src_that_an_editable_install_has_put_on_the_path(tmp_path):
-    made = changed(tmp_path / "repository", "src/")
+    made = changed(tmp_path / "repository", "src/", **{"conftest.py": WITHOUT_COMPILER})
     python = installation(tmp_path / "environment", str(made.path / "src"))
     run = made.against("main", python=python, by_fork=False)
     assert run.rows == WORSE

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from repository import PACKAGE, SLOWER, TESTS, Repository, environment
+from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, Repository, environment
 
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.against.start import SideStart
@@ -204,7 +204,8 @@ ELSEWHERE = "import os\nexec(open(os.environ['ELSEWHERE']).read())\n"
 
 
 def test_a_search_starts_one_process_and_proves_which_code_ran(tmp_path):
-    made = Repository(tmp_path / "made", {"waves.py": PACKAGE, "test_waves.py": TESTS, "conftest.py": NOTING})
+    conftest = NOTING + WITHOUT_COMPILER
+    made = Repository(tmp_path / "made", {"waves.py": PACKAGE, "test_waves.py": TESTS, "conftest.py": conftest})
     good = made.git("rev-parse", "HEAD").strip()
     for subject, code in (("elsewhere", ELSEWHERE), ("worse", SLOWER)):
         made.write({"waves.py": code})

@@ -412,10 +412,8 @@ ELSEWHERE = {
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
     **dict.fromkeys((Code.BAD_RECORD, Code.NO_HISTORY), "test_history.py"),
     Code.UNUSABLE_STORE: "test_history_stores.py",
-    **dict.fromkeys(
-        (Code.RECORDING_CHANGED, Code.WORKER_DIED, Code.TOOK_TOO_LONG, Code.OUT_OF_MEMORY, Code.JUDGING_FAILED),
-        "test_fleet.py",
-    ),
+    **dict.fromkeys((Code.RECORDING_CHANGED, Code.JUDGING_FAILED), "test_fleet.py"),
+    **dict.fromkeys((Code.WORKER_DIED, Code.TOOK_TOO_LONG, Code.OUT_OF_MEMORY), "test_fleet_processes.py"),
     **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),
 }
 

@@ -13,7 +13,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
 
-pytestmark = pytest.mark.any_torch
+pytestmark = [pytest.mark.any_torch, pytest.mark.usefixtures("forked_judges")]
 
 SIZE = 4
 EARLY, LATE = [1000, 3000, 5000, 7000], [1300, 3250, 5300, 7250]

@@ -23,7 +23,7 @@ from pytest_torchprof.reasons.codes import Code
 pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp", reason="needs aiohttp")
 
-pytestmark = pytest.mark.any_torch
+pytestmark = [pytest.mark.any_torch, pytest.mark.usefixtures("forked_judges")]
 
 REFUSED = 503
 LIMITS = ["--limit", "max_kernels=9", "--jobs", "2", "--retries", "8"]

@@ -18,7 +18,7 @@ from pytest_torchprof.reasons.unreadable import NothingAtAddress
 
 fsspec = pytest.importorskip("fsspec")
 
-pytestmark = pytest.mark.any_torch
+pytestmark = [pytest.mark.any_torch, pytest.mark.usefixtures("forked_judges")]
 
 
 def fleet(*words):

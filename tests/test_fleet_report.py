@@ -31,7 +31,7 @@ from pytest_torchprof.fleet.progress import Progress
 from pytest_torchprof.fleet.report import FleetReport
 from pytest_torchprof.text import width_of
 
-pytestmark = pytest.mark.any_torch
+pytestmark = [pytest.mark.any_torch, pytest.mark.usefixtures("forked_judges")]
 PAGE = Path(__file__).parents[1] / "docs" / "fleet.md"
 
 

@@ -20,12 +20,11 @@ import pytest
 import rank_jobs
 from full_pipes import kill_children_at_full_pipes
 from histories import DAY, H100, UPGRADED, launched, run_of, sha, write
-from jsonschema import validate
 from msgspec.structs import replace
 from repository import Repository
+from schema_checks import errors
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.cli.schema import SCHEMAS
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
@@ -47,7 +46,7 @@ def changes(capsys, folder, *words, status=0):
     """Return what ``torchprof history changes --json`` prints, which its schema allows."""
     assert main(["history", "changes", str(folder), "--json", *words]) == status
     told = json.loads(capsys.readouterr().out)
-    validate(told, SCHEMAS["history"]())
+    assert errors("history", told) == []
     return told
 
 

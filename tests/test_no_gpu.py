@@ -12,6 +12,7 @@ import bare
 import fresh
 import pytest
 import torch
+from repository import WITHOUT_COMPILER
 
 from pytest_torchprof.reasons.no_gpu import (
     BuiltForCpu,
@@ -62,7 +63,8 @@ for cause in sys.argv[2:]:
     print("cause", cause, flush=True)
     if os.fork() == 0:
         exec(sys.argv[1])
-        sys.exit()
+        sys.stdout.flush()
+        os._exit(0)  # What torch does at an end takes longer than all else.
     assert os.wait()[1] == 0
 """
 
@@ -136,6 +138,7 @@ def where_hidden(tmp_path_factory):
     """Runs of a test, as it is and where a GPU is required, on a machine whose GPU `CUDA_VISIBLE_DEVICES` hides."""
     folder = tmp_path_factory.mktemp("hidden")
     (folder / "test_it.py").write_text(MARKED)
+    (folder / "conftest.py").write_text(WITHOUT_COMPILER)
     none = library(folder, "none.so", NO_DEVICE)
     runs = [(folder, ["-rs"]), (folder, ["--torchprof-require-gpu"])]
     return bare.run_pytests(*runs, LD_PRELOAD=none, FAILS_WITH="100", CUDA_VISIBLE_DEVICES="")

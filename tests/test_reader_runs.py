@@ -13,8 +13,13 @@ from pytest_torchprof.recording.reader import read
 pytestmark = pytest.mark.any_torch
 
 EPOCH = 1_700_000_000_000_000
-LONG = 10_000
-"""So many events are read in more than seven pieces."""
+PIECE, LONG = 32 * 1024, 1_250
+"""So many events are read in more than seven pieces of this size, an eighth of what it is otherwise."""
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    monkeypatch.setattr("pytest_torchprof.recording.text.PIECE", PIECE)
 
 
 def operators(builder, first, count):

@@ -1,0 +1,42 @@
+"""The processes in which ``torchprof fleet run`` judges, as forks of one that has imported what judges already.
+
+To start Python for each of them takes longer than to judge the files of a test.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+import fresh
+
+from pytest_torchprof.fleet import alone
+from pytest_torchprof.system.processes import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def forked(jobs: int, *, initializer: Callable[[], None], **_: object) -> ProcessPoolExecutor:
+    """Return a pool of forks, each with the variables that are set now, as a process that is spawned has them."""
+    told = (dict(os.environ), initializer)
+    return ProcessPoolExecutor(jobs, mp_context=fresh.forks(), initializer=_begin, initargs=told)
+
+
+def run_alone(words: Sequence[str], *, limit_s: float) -> Ended:
+    """Run what has files to itself, which is told what to judge behind the name of its module."""
+    told = words[words.index(alone.__name__) + 1 :]
+    done = fresh.Fresh(_alone, *told, environment=os.environ).done(limit_s)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def _alone(*told: str) -> None:
+    sys.exit(alone.main(*told))
+
+
+def _begin(environment: Mapping[str, str], begin: Callable[[], None]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    begin()
