@@ -163,7 +163,7 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
 def forked_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes that judge a fleet be forks, in tests of what is judged and not of those processes."""
     judges = importlib.import_module("judges")  # It imports what judges.
-    monkeypatch.setattr("pytest_torchprof.fleet.crew.ProcessPoolExecutor", judges.forked)
+    monkeypatch.setattr("pytest_torchprof.system.spawned_pool.ProcessPoolExecutor", judges.forked)
     monkeypatch.setattr("pytest_torchprof.fleet.alone.run", judges.run_alone)
 
 

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def forked(jobs: int, *, initializer: Callable[[], None], **_: object) -> ProcessPoolExecutor:
+def forked(jobs: int | None, _context: object, begin: Callable[[], None]) -> ProcessPoolExecutor:
     """Return a pool of forks, each with the variables that are set now, as a process that is spawned has them."""
-    told = (dict(os.environ), initializer)
-    return ProcessPoolExecutor(jobs, mp_context=fresh.forks(), initializer=_begin, initargs=told)
+    return ProcessPoolExecutor(jobs, fresh.forks(), _begin, (dict(os.environ), begin))
 
 
 def run_alone(words: Sequence[str], *, limit_s: float) -> Ended:
