@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Threads of torch that wait for each other sleep; where they spin, three processes on two cores take up to four times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Inductor tries out in each process, by one that imports torch, whether the compiler knows the processor's vector instructions,
-# and starts another one to compile in.
-os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# and starts another one to compile in. Code without such instructions is launched alike, and compiled in two thirds of the time.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # torch asks by the network for the name of each address that it meets at, loopback's too, and waits for an answer: where one is
 # lost, the default is five seconds, in which a rank keeps all others waiting.

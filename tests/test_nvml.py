@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
+import fresh
 import pytest
 
 COMPILER = shutil.which(os.environ.get("CC", "gcc"))
@@ -61,14 +61,16 @@ QUIET = BASE + CLOCKS + REASONS % "1" + HELD_BACK % "99" + PROCESSES % "getpid()
 REFUSED = "int {}(void) {{ return 3; }}\n"
 
 ASK = """
-import json, sys
+import ctypes, json, sys
 import pynvml
-for name in sys.argv[2:]:
-    delattr(pynvml, name)
 from pytest_torchprof.capture import nvml
-with nvml.watched(sys.argv[1]) as disturbances:
+library, uuid, *removed = sys.argv[1:]
+driver = ctypes.CDLL(library)
+for name in removed:
+    delattr(pynvml, name)
+with nvml.watched(uuid) as disturbances:
     said = [disturbances()]
-told = [nvml.driver_version(), nvml.clocks_mhz(sys.argv[1])]
+told = [nvml.driver_version(), nvml.clocks_mhz(uuid)]
 print(json.dumps([*said, *map(nvml.value_or_none, told)]))
 """
 
@@ -79,17 +81,12 @@ def ask(tmp_path):
 
     def ask(source, *removed, known=UUID, handle=1):
         (tmp_path / "nvml.c").write_text(source)
+        library = tmp_path / "libnvidia-ml.so.1"
         defines = [f'-DKNOWN="{known}"', f"-DHANDLE={handle}L"]
-        library = ["-shared", "-fPIC", "-o", str(tmp_path / "libnvidia-ml.so.1")]
-        subprocess.run([COMPILER, *defines, *library, str(tmp_path / "nvml.c")], check=True)
-        done = subprocess.run(
-            [sys.executable, "-c", ASK, UUID, *removed],
-            env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "LD_PRELOAD": ""},
-            cwd=Path(__file__).parents[1],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        # By this name it is found, once it is loaded.
+        named = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", str(library)]
+        subprocess.run([COMPILER, *defines, *named, str(tmp_path / "nvml.c")], check=True)
+        done = fresh.run_code(ASK, str(library), UUID, *removed, LD_PRELOAD="")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

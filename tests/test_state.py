@@ -211,33 +211,32 @@ def walked(value: ast.expr) -> list[ast.expr]:
     return [value]
 
 
-def aliases(tree: ast.AST) -> dict[tuple[ast.AST, str], ast.Attribute]:
-    """Return the variables, by their functions, that hold a field itself, or what lies in one."""
+def aliases(nodes: list[ast.AST]) -> dict[str, ast.Attribute]:
+    """Return the variables of a function that hold a field itself, or what lies in one."""
     found = {}
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for target, value in (pair for node in ast.walk(function) for pair in bound(node)):
-                field = field_in(value)
-                names = [one.id for one in ast.walk(target) if isinstance(one, ast.Name)]
-                # What is assigned to a.b and a[0] is found where that is changed.
-                if field is not None and isinstance(target, ast.Name | ast.Tuple):
-                    found |= {(function, name): field for name in names}
+    for target, value in (pair for node in nodes for pair in bound(node)):
+        # What is assigned to a.b and a[0] is found where that is changed.
+        if isinstance(target, ast.Name | ast.Tuple) and (field := field_in(value)) is not None:
+            found |= {one.id: field for one in ast.walk(target) if isinstance(one, ast.Name)}
     return found
 
 
 def changes_in(source: str) -> Iterator[tuple[int, ast.Attribute]]:
     """Yield the line and the field of each change to a field: at itself, by its name, or by a variable that holds it."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    for node in nodes:
         field = by_name(node) or ((one := changed(node)) and holder(one))
         if isinstance(field, ast.Attribute):
             yield node.lineno, field
-    for (function, variable), field in aliases(tree).items():
-        for node in ast.walk(function):
-            one = changed(node)
+    for function in nodes:
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = list(ast.walk(function))
             # A variable that is assigned anew changes nothing; what it holds may be changed.
-            if one is not None and isinstance(inner := holder(one), ast.Name) and inner.id == variable:
-                yield node.lineno, field
+            if fields := aliases(inside):
+                held = ((node.lineno, holder(one)) for node in inside if (one := changed(node)) is not None)
+                yield from (
+                    (line, fields[one.id]) for line, one in held if isinstance(one, ast.Name) and one.id in fields
+                )
 
 
 def outside_changes(sources: dict[str, str]) -> Iterator[tuple[str, int, ast.Attribute]]:

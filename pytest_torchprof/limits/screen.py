@@ -65,10 +65,13 @@ class Screen(Struct, frozen=True, kw_only=True):
         lines = self.broken(line)
         if not most or self.columns is None or len(lines) <= most:
             return lines
+        shown = line
         for room in range(most, most + _FOR_FILES + 1):
             # With less its beginning would not say what it is about.
             for width in range(room * self.columns, self.columns * 2 // 3, -8):
-                lines = self.broken(without_middle(line, width))
+                # Whole words go, so that the next width often leaves the same ones.
+                if (shorter := without_middle(line, width)) != shown:
+                    shown, lines = shorter, self.broken(shorter)
                 if len(lines) <= room:
                     return lines
         return lines
