@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import fresh
 import pytest
 from builder import TraceBuilder
 
@@ -38,8 +37,15 @@ COSTS = {
     "device": (1, 1, 2),
     "command": (1, 1, 1),
 }
+# A fork has imported the package, unpatched.
+AFRESH = """
+import sys
+
+for name in [name for name in sys.modules if name.partition(".")[0] == "pytest_torchprof"]:
+    del sys.modules[name]
+"""
 HELP = """
-import contextlib, io, re, subprocess, sys
+import contextlib, importlib, io, re, sys
 from pathlib import Path
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.cli import main
@@ -60,8 +66,9 @@ def torchprof(*words):
 
 def pytest(*options, test):
     Path("test_it.py").write_text("import pytest, torch\\nx = torch.ones(3)\\n" + test + "\\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        assert importlib.import_module("pytest").main(["-p", "no:cacheprovider", *options]) == 0
+    return text.getvalue()
 """
 
 
@@ -85,11 +92,6 @@ def applied(patch, folder):
         path.write_text(text)
         changed.add(path)
     return changed, made, added
-
-
-def unmeasured():
-    """Return the environment without coverage's part in it: the copies would count as code that nothing covers."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
 
 
 @pytest.fixture
@@ -129,14 +131,6 @@ def test_an_example_does_what_it_says(name, tmp_path, recording):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     changed, made, added = applied(patch, tmp_path)
     assert (len(changed), added, len(made)) == COSTS[name]
-    (tmp_path / "example.py").write_text(HELP + code)
-    # The folder of a script comes before everything that is installed.
-    done = subprocess.run(
-        [sys.executable, "example.py", str(recording)],
-        check=False,
-        cwd=tmp_path,
-        env={**unmeasured(), "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    # The folder where it runs comes before everything that is installed.
+    done = fresh.run_python("-c", AFRESH + HELP + code, str(recording), folder=tmp_path, environment=os.environ)
+    assert done.returncode == 0, done.stdout
