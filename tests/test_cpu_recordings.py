@@ -91,6 +91,10 @@ def test_a_recording_that_says_what_was_measured_is_taken_for_nothing_else(run_t
     assert str(path) in str(refused.value)
 
 
+FLEX_ATTENTION = "graph_2_kernel"
+"""What Inductor calls the kernel that it makes of flex_attention's template."""
+
+
 def test_a_graph_without_its_kernels_is_not_measured(tmp_path):
     """The C++ kernels of Inductor leave events only where they were compiled to."""
 
@@ -102,7 +106,9 @@ def test_a_graph_without_its_kernels_is_not_measured(tmp_path):
             builder.op(kernel, 100 * place + 10, 30)
         return load(builder.write(tmp_path / "t.json"), device="cpu")
 
-    made("graph_0_cpp_fused_add_0").expect(max_kernels=5)
+    for kernel in ("graph_0_cpp_fused_add_0", FLEX_ATTENTION):
+        assert made(kernel).kernels.matching(kernel).count == 1
+        made(kernel).expect(max_kernels=5)
     for kernels in (["aten::mm"], ["graph_0_cpp_fused_add_0", "aten::mm"]):
         with pytest.raises(NotMeasured, match="TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"):
             made(*kernels).expect(max_kernels=5)
