@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tracemalloc
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import product
@@ -50,6 +51,17 @@ def test_the_middle_and_its_interval_are_those_of_the_textbook():
 def test_the_chance_of_a_sum_counts_all_ways_to_throw_the_signs(values):
     ways = [sum(signs[at] * value for at, value in enumerate(values)) for signs in product((1, -1), repeat=len(values))]
     assert chance_of_sum(values) == sum(way >= sum(values) for way in ways) / len(ways)
+
+
+def test_as_many_pairs_as_there_are_with_those_that_confirm_take_no_memory_to_speak_of():
+    """By all ways one after the other, 30 pairs took 20 GB, and the system ended the run."""
+    tracemalloc.start()
+    try:
+        assert chance_of_sum([1.0] * 22) == 2**-22
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert chance_of_sum([1.0] * 2 * MOST_PAIRS) == 2.0 ** (-2 * MOST_PAIRS)
 
 
 @given(differences)
