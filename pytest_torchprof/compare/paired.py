@@ -38,7 +38,7 @@ def chance_of_sum(values: Sequence[float]) -> float:
     first, second = _signed_sums(values[:half]), sorted(_signed_sums(values[half:]))
     # The sum itself is among them, by additions that may round differently.
     reached = sum(values) - 1e-9 * sum(map(abs, values))
-    return sum(len(second) - bisect_left(second, reached - one) for one in first) / (len(first) * len(second))
+    return sum(len(second) - bisect_left(second, reached - signed) for signed in first) / (len(first) * len(second))
 
 
 def _signed_sums(values: Sequence[float]) -> list[float]:
