@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import sys
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -115,3 +116,20 @@ def test_where_the_disk_is_full_it_is_sent_as_the_pool_does(sent):
     with SpawnedPool("/dev/full", processes=1, begin=interrupts.ignore) as pool:
         assert pool.submit(len, LARGE).result(60) == len(LARGE)
     assert sent[0] > len(LARGE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows bounds no file's size")
+def test_what_a_full_disk_took_of_it_is_no_longer_there(tmp_path):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with SpawnedPool(str(tmp_path), processes=1, begin=interrupts.ignore) as pool:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            asked = pool.submit(len, LARGE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            signal.signal(signal.SIGXFSZ, ignored)
+        assert asked.result(60) == len(LARGE)
+    assert list(tmp_path.iterdir()) == []

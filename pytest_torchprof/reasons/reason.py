@@ -60,7 +60,7 @@ class Reason(Statement, frozen=True, tag_field="reason"):
 
 
 class Verbatim(Reason, frozen=True):
-    """A reason in words alone: of another plugin, of an earlier recording."""
+    """A reason in words alone: of a mistake on the command line, of another plugin, of an earlier recording."""
 
     said: str
     known_as: Code | None = None

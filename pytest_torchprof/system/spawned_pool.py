@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -39,7 +40,9 @@ class SpawnedPool(FilePool):
         with interrupts.kept_from_children():
             try:
                 file.write_bytes(pickle.dumps(given, pickle.HIGHEST_PROTOCOL))
-            except OSError:  # The disk is full.
+            except OSError:  # The disk is full; what it took of the file is of use to nobody.
+                with suppress(OSError):
+                    file.unlink()
                 return super().submit(act, *given)
             return super().submit(_act_on, str(file), act)
 
