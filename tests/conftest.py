@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import os
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import fresh
 import hypothesis
 import installed
+import kept
 import postgres
 import pytest
 import quick_runs
@@ -50,9 +50,6 @@ hypothesis.settings.load_profile("any pace")
 
 # What a recording is read into are a million objects, which Python's own pace would look through for garbage again and again.
 gc.set_threshold(200_000, 10, 10)
-
-# Libraries that count what they have handed out complain of what is kept until the end.
-atexit.register(gc.unfreeze)
 
 # The server of forks has its socket there: where the first test that starts one has temporary files in a folder of its own, the
 # path would be too long for a socket, for that test and all after it.
@@ -127,8 +124,7 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 @pytest.fixture(scope="module", autouse=True)
 def _what_is_imported_stays() -> None:
     """Let pytest, which looks for garbage after each run, look through what these tests have made alone."""
-    gc.collect()
-    gc.freeze()
+    kept.keep()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import importlib
 import os
 import pkgutil
@@ -16,6 +15,7 @@ from unittest import mock
 
 import huge_pages
 import installed
+import kept
 import pytest
 import quick_runs
 
@@ -64,7 +64,5 @@ for registered in weakref.finalize._registry:
     registered.atexit = False
 atexit.unregister(importlib.import_module("torch._dynamo.utils").dump_compile_times)
 # What looks for garbage in a fork need not go through all of it.
-gc.collect()
-gc.freeze()
-atexit.register(gc.unfreeze)
+kept.keep()
 huge_pages.collapse()

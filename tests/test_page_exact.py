@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import random
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import kept
 import pytest
 from browser import CHROMIUM, Browser
 from builder import TraceBuilder
@@ -70,8 +70,7 @@ def profiles(tmp_path_factory):
     on_cpu = reducing_on_the_cpu(tmp_path_factory.mktemp("on_cpu") / ON_CPU)
     loaded = {path.name: load(path) for path in [*OWN, *SHARED, on_cpu]}
     # They stay to the end of these tests: nobody need look through their millions of objects for garbage meanwhile.
-    gc.collect()
-    gc.freeze()
+    kept.keep()
     return loaded
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from functools import partial, wraps
 
+import kept
 import pytest
 import torch
 import torch._dynamo
@@ -43,6 +45,18 @@ def measure(tmp_path):
         return load(path)
 
     return run
+
+
+@pytest.fixture
+def frozen(monkeypatch):
+    """Freeze what there is, as servers do when they have loaded a model; the collector then says nothing of it."""
+
+    def freeze():
+        monkeypatch.setattr(gc, "get_freeze_count", kept.count)
+        gc.freeze()
+
+    yield freeze
+    gc.unfreeze()
 
 
 # -------------------------------------------------------------------------------------- recompiles within a test
@@ -154,11 +168,15 @@ def test_library_calls_of_the_cpp_wrapper_are_kernels(measure):
 
 
 @needs_cpp
-def test_library_calls_that_were_compiled_before_are_not_measured(measure):
+def test_library_calls_that_were_compiled_before_are_not_measured(measure, frozen):
     with inductor.patch(cpp_wrapper=True):
         compiled = torch.compile(lambda a, b: a @ b)
         compiled(X, W)
         profile = measure(lambda: compiled(X, W))
+        assert says(why_not(lambda: profile.expect(max_kernels=5)), CompiledBefore)
+        frozen()
+        for _ in range(2):
+            profile = measure(lambda: compiled(X, W))
     assert says(why_not(lambda: profile.expect(max_kernels=5)), CompiledBefore)
 
 
@@ -191,7 +209,7 @@ def package(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @needs_cpp
 @pytest.mark.parametrize("bound", ["loaded", "call", "run", "boxed_run"])
-def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, package, bound):
+def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, package, bound, frozen):
     loaded = torch._inductor.aoti_load_package(package)
     measure(lambda: X.sin()).expect(max_kernels=1)
     loader = loaded.loader
@@ -207,6 +225,10 @@ def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, 
             profile.expect(**limits)
     with pytest.raises(NotMeasured, match="AOTInductor"):
         len(profile.kernels)
+    frozen()
+    profile = measure(lambda: (X.sin(), run(X, W)))
+    with pytest.raises(NotMeasured, match="AOTInductor"):
+        profile.expect(max_kernels=5)
 
 
 def _given_a_list(call, *tensors):

@@ -12,6 +12,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.regions import PACKAGE
+from pytest_torchprof.capture.living_objects import living_holders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +54,7 @@ def _is_bound(methods: Mapping[str, Any]) -> bool:
         return False
     # Each takes a twentieth of a second; and objects that are no longer in use may still exist.
     gc.collect()
-    return any(isinstance(holder, MethodType) for name in suspects for holder in gc.get_referrers(functions[name]))
+    return any(living_holders(functions[name], MethodType) for name in suspects)
 
 
 def _marked(call: Callable[..., Any], mark: Callable[[str], AbstractContextManager[object]]) -> Callable[..., Any]:

@@ -5,13 +5,13 @@ Triton's hooks on launches would say so too, but while one is in place Inductor 
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
 from functools import cache
 from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.capture.living_objects import living_holders
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.operands import is_plain_name
 
@@ -45,4 +45,4 @@ def _compiled_here(names: frozenset[str]) -> frozenset[str]:
     kind = getattr(sys.modules[_COMPILER], "CompiledKernel", None)
     if kind is None or not names:
         return frozenset()
-    return names & {getattr(kernel, "name", None) for kernel in gc.get_objects() if type(kernel) is kind}
+    return names & {getattr(kernel, "name", None) for kernel in living_holders(kind, kind)}
