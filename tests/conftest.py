@@ -16,6 +16,7 @@ import fresh
 import hypothesis
 import installed
 import kept
+import made_once
 import postgres
 import pytest
 import quick_runs
@@ -119,6 +120,22 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("importlib.metadata.distributions", installed.distributions)
     return pytester
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_stays_alike_is_made_once() -> Iterator[None]:
+    """Read no recording of these folders twice."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        made_once.make_once(monkeypatch, [Path(__file__).parent / "recordings", SHARED_TRACES])
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """Leave what is written in the system's memory: processes are killed here, and machines are not."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda _file: None)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

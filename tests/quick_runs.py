@@ -1,18 +1,25 @@
-"""What runs of pytest in this process ask pytest's own plugins is asked once: it is a third of what a short run takes."""
+"""What runs of pytest in this process ask pytest's own plugins, and of the files on the way to a failure, is asked once.
+
+It is a third of what a short run takes.
+"""
 
 from __future__ import annotations
 
+import ast
 import sys
-from functools import cache
+import warnings
+from functools import cache, lru_cache
 from inspect import getattr_static
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pluggy._manager  # None of these has a public name.
+from _pytest._code.source import getstatementrange_ast
 from _pytest.fixtures import FixtureManager
 
 if TYPE_CHECKING:
     import pytest
+    from _pytest._code.source import Source
 
 OF_TESTS = ("test_", "conftest", "outside")
 """How the names of modules begin that only tests have."""
@@ -30,15 +37,18 @@ class Modules:
         self._before = dict(sys.modules)
 
     def restore(self) -> None:
-        stay = {name: module for name, module in sys.modules.items() if not name.startswith(OF_TESTS)}
-        sys.modules.clear()
-        sys.modules.update(self._before | stay)
+        names = self._before.keys()
+        for name in [name for name in sys.modules.keys() - names if name.startswith(OF_TESTS)]:
+            del sys.modules[name]
+        of_tests = {name for name in names if name.startswith(OF_TESTS)}
+        sys.modules.update({name: self._before[name] for name in (names - sys.modules.keys()) | of_tests})
 
 
 def ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let runs know of pytest's own modules which fixtures and hooks they have."""
+    """Let runs know of pytest's own modules which fixtures and hooks they have, and of any file where its statements are."""
     monkeypatch.setattr(FixtureManager, "parsefactories", _add_fixtures)
     monkeypatch.setattr(pluggy._manager, "_static_hook_attr", _find_hook, raising=False)
+    monkeypatch.setattr("_pytest._code.code.getstatementrange_ast", _range_of_statement)
 
 
 def _add_fixtures(self: FixtureManager, *args: object, **how: object) -> None:
@@ -76,3 +86,16 @@ def _find_hook(plugin: object, name: str) -> object:
 def _is_of_pytest(kind: ModuleType | type) -> bool:
     name = kind.__name__ if isinstance(kind, ModuleType) else kind.__module__
     return name.startswith("_pytest.")
+
+
+def _range_of_statement(
+    line: int, source: Source, assertion: bool = False, astnode: ast.AST | None = None
+) -> tuple[ast.AST, int, int]:
+    return getstatementrange_ast(line, source, assertion, astnode or _tree(str(source)))
+
+
+@lru_cache(64)
+def _tree(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
