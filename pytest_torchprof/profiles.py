@@ -205,20 +205,20 @@ class Profile(Analysis):
     @property
     def known_findings(self) -> tuple[Finding, ...]:
         """The findings of the rules that do not fail."""
-        return standing_out(self._open(), self._found[0])
+        return standing_out(self._open(), self._results_of_rules[0])
 
     @property
     def failed_rules(self) -> Mapping[str, Reason]:
         """Why rules of other plugins failed, by their codes."""
-        return self._found[1]
+        return self._results_of_rules[1]
 
     @cached_property
-    def _found(self) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
+    def _results_of_rules(self) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
         return find_or_fail(self._open(), self.rules)
 
     def why_missed(self, limit: str) -> list[Finding]:
         """Return the findings that may explain why the limit of this name was missed, the likeliest first."""
-        return explaining(limit, self._found[0], self.rules)
+        return explaining(limit, self._results_of_rules[0], self.rules)
 
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
         """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels.

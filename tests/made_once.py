@@ -20,6 +20,7 @@ def make_once(monkeypatch: pytest.MonkeyPatch, folders: Sequence[Path]) -> None:
     read, read_once = profiles.read, cache(profiles.read)
 
     def read_if_new(path: object) -> object:
+        __tracebackhide__ = True
         is_kept = isinstance(path, (str, os.PathLike)) and any(map(Path(path).is_relative_to, folders))
         return (read_once if is_kept else read)(path)
 

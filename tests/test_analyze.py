@@ -22,7 +22,7 @@ from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.findings.catalogue.compiling import CompiledInWindow
 from pytest_torchprof.findings.catalogue.costs import ManySmallCalls, RepeatedConstant
 from pytest_torchprof.report.analysis_text import text
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text.units import show_us
 
 pytestmark = pytest.mark.any_torch
 

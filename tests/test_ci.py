@@ -16,7 +16,7 @@ from job_picture import summary_in_picture
 from jsonschema import validate
 
 from pytest_torchprof.limits.seen import MatchesSeen, NumberSeen
-from pytest_torchprof.text import WIDTH
+from pytest_torchprof.text.wrapping import WIDTH
 
 pytestmark = pytest.mark.any_torch
 

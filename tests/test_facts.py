@@ -87,9 +87,10 @@ FOREIGN = {
     "testing/ranks/stacks.py": ("Python's stacks", "_main_stack"),
     "testing/tolerance.py": ("what users write as a tolerance", "_number tolerance_in"),
     "text/__init__.py": (
-        "commands of CI services, tracebacks, URLs and first words in any text",
-        "printable raised_line without_passwords _half_of _without_beginning",
+        "commands of CI services, tracebacks and URLs in any text",
+        "printable raised_line without_passwords",
     ),
+    "text/cutting.py": ("first words in any text", "_half_of _without_beginning"),
     "text/documentation.py": ("tables of the documentation", "marker_help articles plain"),
     "text/expressions.py": ("names of kernels and of calls, messages of the profiler", "contains"),
 }

@@ -29,7 +29,7 @@ from pytest_torchprof.fleet.names import names_of
 from pytest_torchprof.fleet.page import fleet_page
 from pytest_torchprof.fleet.progress import Progress
 from pytest_torchprof.fleet.report import FleetReport
-from pytest_torchprof.text import width_of
+from pytest_torchprof.text.cutting import width_of
 
 pytestmark = [pytest.mark.any_torch, pytest.mark.usefixtures("forked_judges")]
 PAGE = Path(__file__).parents[1] / "docs" / "fleet.md"

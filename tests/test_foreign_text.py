@@ -15,7 +15,8 @@ from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.markdown import escaped, fenced
 from pytest_torchprof.testing.recordings import recording_name
-from pytest_torchprof.text import WIDTH, printable, wrapped
+from pytest_torchprof.text import printable
+from pytest_torchprof.text.wrapping import WIDTH, wrapped
 
 pytestmark = pytest.mark.any_torch
 

@@ -19,7 +19,11 @@ VAGUE = frozenset({"one", "ones", "found", "say", "tell"})
 # Nor do these as a part of a name.
 VAGUE_PARTS = frozenset({"told", "said", "perhaps", "likewise"})
 # Here these words would mean something else than they mean elsewhere: a process's arguments, its start, a rank's step.
-ELSEWHERE = {"against": frozenset({"launch", "words", "word"}), "capture": frozenset({"pace"})}
+ELSEWHERE = {
+    "against": frozenset({"launch", "words", "word"}),
+    "capture": frozenset({"pace"}),
+    "system": frozenset({"words", "word"}),
+}
 
 # Fields that stand under these names in recordings and reports, which later versions read too.
 RECORDED: dict[str, str] = {

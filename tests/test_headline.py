@@ -27,7 +27,7 @@ from pytest_torchprof.findings.catalogue.headlines import (
     NotMeasuredHeadline,
 )
 from pytest_torchprof.findings.headline import headline_of
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text.units import show_us
 
 pytestmark = pytest.mark.any_torch
 

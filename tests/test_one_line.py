@@ -99,6 +99,8 @@ def run_changed(run_tests, pytester, monkeypatch, baselines):
 
     def run(*words, columns=200):
         monkeypatch.setenv("COLUMNS", "200")
+        # That of an earlier test stays imported otherwise.
+        sys.modules.pop("model", None)
         if not baselines:
             pytester.makepyfile(model=MODEL)
             chosen = ("-k", "limit or baseline or two")

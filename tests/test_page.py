@@ -21,7 +21,7 @@ from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare import compare
 from pytest_torchprof.report.result import Outcome
-from pytest_torchprof.text import show_rate, show_us
+from pytest_torchprof.text.units import show_rate, show_us
 
 pytestmark = [
     pytest.mark.any_torch,

@@ -34,7 +34,7 @@ from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import of_recording
 from pytest_torchprof.report.page.packing import pack
 from pytest_torchprof.report.result import Outcome
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text.units import show_us
 from pytest_torchprof.trace.columns import KERNEL
 
 pytestmark = pytest.mark.any_torch

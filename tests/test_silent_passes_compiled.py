@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
+import re
 import shutil
 from functools import partial, wraps
 
-import kept
 import pytest
 import torch
 import torch._dynamo
@@ -45,18 +44,6 @@ def measure(tmp_path):
         return load(path)
 
     return run
-
-
-@pytest.fixture
-def frozen(monkeypatch):
-    """Freeze what there is, as servers do when they have loaded a model; the collector then says nothing of it."""
-
-    def freeze():
-        monkeypatch.setattr(gc, "get_freeze_count", kept.count)
-        gc.freeze()
-
-    yield freeze
-    gc.unfreeze()
 
 
 # -------------------------------------------------------------------------------------- recompiles within a test
@@ -168,15 +155,11 @@ def test_library_calls_of_the_cpp_wrapper_are_kernels(measure):
 
 
 @needs_cpp
-def test_library_calls_that_were_compiled_before_are_not_measured(measure, frozen):
+def test_library_calls_that_were_compiled_before_are_not_measured(measure):
     with inductor.patch(cpp_wrapper=True):
         compiled = torch.compile(lambda a, b: a @ b)
         compiled(X, W)
         profile = measure(lambda: compiled(X, W))
-        assert says(why_not(lambda: profile.expect(max_kernels=5)), CompiledBefore)
-        frozen()
-        for _ in range(2):
-            profile = measure(lambda: compiled(X, W))
     assert says(why_not(lambda: profile.expect(max_kernels=5)), CompiledBefore)
 
 
@@ -209,7 +192,7 @@ def package(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @needs_cpp
 @pytest.mark.parametrize("bound", ["loaded", "call", "run", "boxed_run"])
-def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, package, bound, frozen):
+def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, package, bound):
     loaded = torch._inductor.aoti_load_package(package)
     measure(lambda: X.sin()).expect(max_kernels=1)
     loader = loaded.loader
@@ -225,14 +208,49 @@ def test_a_package_of_aotinductor_is_not_measured_however_it_is_called(measure, 
             profile.expect(**limits)
     with pytest.raises(NotMeasured, match="AOTInductor"):
         len(profile.kernels)
-    frozen()
-    profile = measure(lambda: (X.sin(), run(X, W)))
-    with pytest.raises(NotMeasured, match="AOTInductor"):
-        profile.expect(max_kernels=5)
 
 
 def _given_a_list(call, *tensors):
     return call([*tensors])
+
+
+FROZEN = """
+import gc, kept
+gc.get_freeze_count = kept.count
+compiled = torch.compile(lambda a: (a.sin() + 1).cos())
+compiled(x)
+# As servers do when they have loaded a model; the collector then says nothing of it.
+gc.freeze()
+
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+@pytest.mark.parametrize("time", range(2))
+def test_compiled(torchprof, time):
+    torchprof(compiled, x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+def test_frozen_since_then(torchprof):
+    later = torch.compile(lambda a: a.exp() * 2)
+    later(x)
+    gc.freeze()
+    torchprof(later, x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=5)
+def test_package(torchprof):
+    run = torch._inductor.aoti_load_package({package!r}).loader.run
+    gc.freeze()
+    torchprof(lambda: run([x, x]))
+"""
+
+
+@needs_cpp
+def test_what_was_compiled_before_is_known_though_the_garbage_collector_does_not_show_it(
+    run_tests, package, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "600")
+    result = run_tests(FROZEN.format(package=package), in_process=False)
+    result.assert_outcomes(failed=4)
+    codes = re.findall(r"FAILED .*\[([a-z-]+)\]$", "\n".join(result.outlines), re.MULTILINE)
+    assert codes == ["compiled-before"] * 3 + ["aotinductor"]
 
 
 @needs_cpp

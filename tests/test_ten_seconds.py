@@ -14,7 +14,7 @@ from raw_events import Raw, communicates, decode, length, union
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text.units import show_us
 
 pytestmark = [
     pytest.mark.any_torch,

@@ -22,8 +22,8 @@ from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.report import Reference
-from pytest_torchprof.text import broken
 from pytest_torchprof.text.tables import screen_columns
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     import argparse

@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.messages import NO_GROUP, ProcessGroup, Sent, bus_factor, message_bytes
 from pytest_torchprof.reasons.collectives import Gap
-from pytest_torchprof.text import counted, show_bytes, show_us
+from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed
+from pytest_torchprof.text.units import show_bytes, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, SEND
 

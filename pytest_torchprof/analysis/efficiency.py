@@ -18,8 +18,8 @@ from pytest_torchprof.reasons.throughput import (
     PeakOfTypeUnknown,
     PeakUnknown,
 )
-from pytest_torchprof.text import show_us
 from pytest_torchprof.text.reprs import ShownFields
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

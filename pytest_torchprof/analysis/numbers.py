@@ -12,7 +12,8 @@ from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.reasons.lost_work import InsideGraph, LostCopies, UnknownLaunch
 from pytest_torchprof.reasons.recordings import Absent, NumberNotRecorded
-from pytest_torchprof.text import plural, show_bytes, show_ratio, show_us
+from pytest_torchprof.text import plural
+from pytest_torchprof.text.units import show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
 if TYPE_CHECKING:

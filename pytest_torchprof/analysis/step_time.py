@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from pytest_torchprof.devices.range_names import LOADING_DATA
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import bracketed, short_name
+from pytest_torchprof.text.units import show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, picked, where
 from pytest_torchprof.trace.intervals import Spans

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.annotated_ranges import annotated_ranges
 from pytest_torchprof.devices.range_names import is_users
-from pytest_torchprof.text import near, printable_line
+from pytest_torchprof.text import printable_line
+from pytest_torchprof.text.suggestions import near
 from pytest_torchprof.trace.graph_annotations import is_of_graphs
 
 if TYPE_CHECKING:

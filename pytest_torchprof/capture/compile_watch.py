@@ -27,7 +27,7 @@ from pytest_torchprof.reasons.compiling import BegunUnseen, GivenUpBefore, LeftA
 from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.reasons.uncompiled import SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CompileCaches
-from pytest_torchprof.trace.compile_evidence import CompileEvidence, CudaGraphSkips, Untold
+from pytest_torchprof.trace.compile_evidence import CompileEvidence, CudaGraphSkips, Uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -53,7 +53,7 @@ class _Before(Struct, frozen=True, kw_only=True):
     suspects: tuple[CodeType, ...] = ()
 
 
-_BEGUN_UNSEEN = Untold(graph_breaks=BegunUnseen().to_plain(), recompiles=BegunUnseen().to_plain())
+_BEGUN_UNSEEN = Uncounted(graph_breaks=BegunUnseen().to_plain(), recompiles=BegunUnseen().to_plain())
 
 
 class CompileWatch:
@@ -225,16 +225,18 @@ class CompileWatch:
     def _newly_considered(self, before: _Before) -> list[CodeType]:
         return [code for code in torch_compile.considered_codes() or () if id(code) not in before.considered]
 
-    def _unknown(self, before: _Before) -> Untold:
+    def _unknown(self, before: _Before) -> Uncounted:
         """Return why breaks and why recompiles are not known; each is None if they are known."""
         missing = torch_compile.missing_records()
         if missing:
             reason = NoRecordsInTorch(missing)
-            return Untold(graph_breaks=reason.to_plain(), recompiles=reason.to_plain())
+            return Uncounted(graph_breaks=reason.to_plain(), recompiles=reason.to_plain())
         if self._log.cleared:
-            return Untold(graph_breaks=RecordsCleared().to_plain(), recompiles=RecordsCleared().to_plain())
+            return Uncounted(graph_breaks=RecordsCleared().to_plain(), recompiles=RecordsCleared().to_plain())
         left = self._why_left_alone(before)
-        return Untold(graph_breaks=to_stored(left or self._why_breaks_are_unknown(before)), recompiles=to_stored(left))
+        return Uncounted(
+            graph_breaks=to_stored(left or self._why_breaks_are_unknown(before)), recompiles=to_stored(left)
+        )
 
     def _why_breaks_are_unknown(self, before: _Before) -> Reason | None:
         if before.given_up and self._eager.blind:

@@ -16,18 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import (
-    MOST_DIGITS,
-    WIDTH,
-    broken,
-    command_lines,
-    nearest,
-    printable,
-    printable_line,
-    without_passwords,
-    wrapped,
-)
+from pytest_torchprof.text import MOST_DIGITS, printable, printable_line, without_passwords
+from pytest_torchprof.text.suggestions import nearest
 from pytest_torchprof.text.tables import screen_columns
+from pytest_torchprof.text.wrapping import WIDTH, broken, command_lines, wrapped
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Arguments

@@ -17,8 +17,9 @@ from pytest_torchprof.cli.baseline_merge import resolve
 from pytest_torchprof.cli.baseline_rename import add_rename_arguments, rename
 from pytest_torchprof.cli.diff import differences, summary_of
 from pytest_torchprof.system.processes import run as run_process
-from pytest_torchprof.text import WIDTH, counted, printable
+from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import lined_up, screen_columns
+from pytest_torchprof.text.wrapping import WIDTH
 
 if TYPE_CHECKING:
     from argparse import Namespace

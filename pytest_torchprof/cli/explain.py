@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.reasons.articles import articles as of_messages
-from pytest_torchprof.text import WIDTH, nearest
 from pytest_torchprof.text.documentation import articles, plain
 from pytest_torchprof.text.lines import in_lines
+from pytest_torchprof.text.suggestions import nearest
+from pytest_torchprof.text.wrapping import WIDTH
 
 if TYPE_CHECKING:
     from argparse import Namespace

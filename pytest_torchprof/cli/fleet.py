@@ -17,8 +17,9 @@ from pytest_torchprof.cli import UsageError, add_limits, fleet_read, sentence, w
 from pytest_torchprof.cli.fleet_read import exit_status_of, note
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import counted, enumerated, first_of, show_bytes
+from pytest_torchprof.text import counted, enumerated, first_of
 from pytest_torchprof.text.tables import on_screen
+from pytest_torchprof.text.units import show_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -357,7 +358,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         if over.runs:
             note(f"left out: what other runs have written into {counted(over.runs, 'folder')} of the sources")
     else:
-        _tell_of_changes(frozen, arguments, elsewhere)
+        _note_changes(frozen, arguments, elsewhere)
     return frozen
 
 
@@ -384,7 +385,7 @@ _ASKED: Final = {
 }
 
 
-def _tell_of_changes(frozen: FrozenList, arguments: Namespace, elsewhere: Elsewhere) -> None:
+def _note_changes(frozen: FrozenList, arguments: Namespace, elsewhere: Elsewhere) -> None:
     """Say what the sources have now that the list has not."""
     from pytest_torchprof.fleet.listed import address_of  # noqa: PLC0415
     from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415

@@ -14,8 +14,10 @@ from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.replacing import replacing
-from pytest_torchprof.text import json_text, nearest, printable_line, show_bytes
+from pytest_torchprof.text import json_text, printable_line
+from pytest_torchprof.text.suggestions import nearest
 from pytest_torchprof.text.tables import terminal_width
+from pytest_torchprof.text.units import show_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace

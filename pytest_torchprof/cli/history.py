@@ -313,10 +313,10 @@ def _records_of(source: str) -> Iterable[RunRecord | BadRecord]:
     if "://" in source and protocol_of(source) not in OBJECT_STORES:
         return records_in(source)
     with folder_of_run(source, _RETRIES) as fleet:
-        return run_records_of(fleet, _tell) if fleet.has_list else records_in(source)
+        return run_records_of(fleet, _print_note) if fleet.has_list else records_in(source)
 
 
-def _tell(line: str) -> None:
+def _print_note(line: str) -> None:
     sys.stderr.write(f"torchprof history: {printable(line)}\n")
 
 

@@ -24,7 +24,8 @@ from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, first_of, near, printable
+from pytest_torchprof.text import counted, first_of, printable
+from pytest_torchprof.text.suggestions import near
 
 if TYPE_CHECKING:
     from argparse import Namespace

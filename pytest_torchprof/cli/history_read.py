@@ -22,7 +22,8 @@ from pytest_torchprof.history.store import heads_of
 from pytest_torchprof.history.stores import database_at, has_tables, store_at
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import first_of, more_text, near, printable, quoted
+from pytest_torchprof.text import first_of, more_text, printable, quoted
+from pytest_torchprof.text.suggestions import near
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -25,7 +25,9 @@ from pytest_torchprof.compare.change import (
 from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines
 from pytest_torchprof.compare.number_changes import COUNTS, is_noise, numbers_to_show
-from pytest_torchprof.text import WIDTH, and_more, counted, cut_inside, numbered, printable_line, wrapped
+from pytest_torchprof.text import and_more, counted, numbered, printable_line
+from pytest_torchprof.text.cutting import cut_inside
+from pytest_torchprof.text.wrapping import WIDTH, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

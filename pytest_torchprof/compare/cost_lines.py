@@ -18,8 +18,11 @@ from pytest_torchprof.compare.number_changes import (
     ratio_of,
 )
 from pytest_torchprof.compare.number_words import number_words, show_factor
-from pytest_torchprof.text import cut_inside, first_of, printable, show_us, wrapped
+from pytest_torchprof.text import first_of, printable
+from pytest_torchprof.text.cutting import cut_inside
 from pytest_torchprof.text.tables import Column, table_lines
+from pytest_torchprof.text.units import show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,8 @@ from pytest_torchprof.baseline.entry import STRUCTURAL
 from pytest_torchprof.compare.family_words import calls_words, dtype_words
 from pytest_torchprof.compare.number_changes import ratio_of
 from pytest_torchprof.compare.number_words import show_factor
-from pytest_torchprof.text import more_text, show_us
+from pytest_torchprof.text import more_text
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from pytest_torchprof.compare.cost import Cost, Shift

@@ -8,14 +8,8 @@ from pytest_torchprof.baseline.entry import STRUCTURAL
 from pytest_torchprof.baseline.family_times import MEMORY
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
-from pytest_torchprof.text import (
-    counted,
-    first_of,
-    more_text,
-    numbered,
-    plural,
-    show_us,
-)
+from pytest_torchprof.text import counted, first_of, more_text, numbered, plural
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

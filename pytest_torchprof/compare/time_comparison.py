@@ -9,7 +9,8 @@ from msgspec import Struct
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.error_texts import unmeasured_text
-from pytest_torchprof.text import counted, show_share, show_us
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.units import show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,15 +12,8 @@ from pytest_torchprof.baseline.entry import STRUCTURAL
 from pytest_torchprof.compare.family_words import amount, kind_of, noun, number_of
 from pytest_torchprof.compare.number_words import movement_words, number_words
 from pytest_torchprof.compare.renames import explain_rename
-from pytest_torchprof.text import (
-    and_more,
-    counted,
-    first_of,
-    path_from_here,
-    printable,
-    printable_line,
-    show_us,
-)
+from pytest_torchprof.text import and_more, counted, first_of, path_from_here, printable, printable_line
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, Finding, Need, Rule, Threshold
 from pytest_torchprof.kernels.operands import DTYPES
 from pytest_torchprof.reasons.findings import SettingsNotRecorded
-from pytest_torchprof.text import cut
+from pytest_torchprof.text.cutting import cut
 from pytest_torchprof.trace.columns import CONSTANTS, where
 
 if TYPE_CHECKING:

@@ -6,8 +6,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, TextIO
 
-from pytest_torchprof.text import counted, cut, show_bytes
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.cutting import cut
 from pytest_torchprof.text.tables import terminal_width
+from pytest_torchprof.text.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

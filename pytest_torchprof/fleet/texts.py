@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.fleet.rows import GPU, RULE, TORCH
-from pytest_torchprof.text import and_more, counted, cut_inside, first_of, printable, printable_line, show_us, wrapped
+from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line
+from pytest_torchprof.text.cutting import cut_inside
 from pytest_torchprof.text.tables import Column, headed, table_lines
+from pytest_torchprof.text.units import show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

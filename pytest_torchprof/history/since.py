@@ -14,7 +14,7 @@ from pytest_torchprof.history.lanes import points_by_lane
 from pytest_torchprof.history.series import EXACT
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import nearest
+from pytest_torchprof.text.suggestions import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

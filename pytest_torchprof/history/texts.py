@@ -13,8 +13,9 @@ from pytest_torchprof.history.lacking import projects_behind
 from pytest_torchprof.history.renamed import old_names_again
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.series import all_lacking, all_stopped
-from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line, wrapped
+from pytest_torchprof.text import and_more, counted, first_of, printable, printable_line
 from pytest_torchprof.text.tables import Column, table_lines
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,8 +16,10 @@ from pytest_torchprof.history.event_ids import (
 )
 from pytest_torchprof.history.texts import bisect_line, cause_text, date_of, sparkline
 from pytest_torchprof.history.times import Launched
-from pytest_torchprof.text import counted, printable, show_share, show_us, wrapped
+from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import Column, table_lines
+from pytest_torchprof.text.units import show_share, show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

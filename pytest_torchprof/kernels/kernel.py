@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.text import show_us
 from pytest_torchprof.text.reprs import bracketed
+from pytest_torchprof.text.units import show_us
 from pytest_torchprof.trace.compile_evidence import GeneratedKernel
 from pytest_torchprof.trace.graph_annotations import Annotation
 

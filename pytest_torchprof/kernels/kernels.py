@@ -12,7 +12,9 @@ from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
+from pytest_torchprof.text import and_more, printable_line
+from pytest_torchprof.text.units import show_us
+from pytest_torchprof.text.wrapping import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

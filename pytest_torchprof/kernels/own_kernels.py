@@ -15,7 +15,8 @@ from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUT_C
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import and_more, choices_like, printable, printable_line
+from pytest_torchprof.text import and_more, printable, printable_line
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -44,7 +44,8 @@ from pytest_torchprof.reasons.wrong_patterns import (
     TextUnread,
     UnknownPart,
 )
-from pytest_torchprof.text import choices_like, printable
+from pytest_torchprof.text import printable
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

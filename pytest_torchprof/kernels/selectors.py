@@ -15,7 +15,7 @@ from pytest_torchprof.kernels.operands import Launch, may_be_triton
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, same, some
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import choices_like
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

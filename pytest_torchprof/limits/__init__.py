@@ -49,7 +49,7 @@ from pytest_torchprof.reasons.composed import FindingUntold
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName
-from pytest_torchprof.text import choices_like
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

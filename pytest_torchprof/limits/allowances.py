@@ -17,7 +17,7 @@ from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.limit import as_list
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
-from pytest_torchprof.text import choices_like
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,8 @@ from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, descri
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
 from pytest_torchprof.reasons.wrong_patterns import FunctionNotCalled
-from pytest_torchprof.text import is_huge, keywords_like
+from pytest_torchprof.text import is_huge
+from pytest_torchprof.text.suggestions import keywords_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -32,7 +32,8 @@ from pytest_torchprof.reasons.job_limits import (
     NoCommunication,
 )
 from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
-from pytest_torchprof.text import choices_like, printable
+from pytest_torchprof.text import printable
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -9,19 +9,10 @@ from msgspec import Struct
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.screen import INDENT
-from pytest_torchprof.text import (
-    and_more,
-    cut,
-    cut_apart,
-    first_of,
-    more_text,
-    path_from_here,
-    reason_line,
-    show_us,
-    width_of,
-    with_ends_of_words,
-)
+from pytest_torchprof.text import and_more, first_of, more_text, path_from_here, reason_line
+from pytest_torchprof.text.cutting import cut, cut_apart, width_of, with_ends_of_words
 from pytest_torchprof.text.tables import lined_up
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

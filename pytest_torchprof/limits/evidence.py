@@ -18,7 +18,8 @@ from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC00
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.text import and_more, counted, path_from_here, show_bytes, show_us
+from pytest_torchprof.text import and_more, counted, path_from_here
+from pytest_torchprof.text.units import show_bytes, show_us
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.text import and_more, broken, counted, cut, numbered, printable, printable_line, width_of
+from pytest_torchprof.text import and_more, counted, numbered, printable, printable_line
+from pytest_torchprof.text.cutting import cut, width_of
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -292,13 +292,13 @@ def telling_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> Fin
         (
             finding
             for finding in (why(verdict.limit) if telling else ())
-            if finding.code in telling and _tells(finding, verdict)
+            if finding.code in telling and _explains_most(finding, verdict)
         ),
         None,
     )
 
 
-def _tells(finding: Finding, verdict: Verdict) -> bool:
+def _explains_most(finding: Finding, verdict: Verdict) -> bool:
     """Return whether a finding explains most of what was seen; for waits of operators, half of their time is enough."""
     if not isinstance(finding, ImplicitSync) or not verdict.rows:
         return True

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.text import broken, more_text, with_middles_of_words, without_middle
+from pytest_torchprof.text import more_text
+from pytest_torchprof.text.cutting import with_middles_of_words, without_middle
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final, Union
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import counted, show_bytes, show_ratio, show_share, show_us
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.units import show_bytes, show_ratio, show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import keyword_advice
+from pytest_torchprof.text.suggestions import keyword_advice
 
 
 class NoSuchLimit(Reason, frozen=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Union
 
 from pytest_torchprof.reasons.statement import Phrase, Statement
-from pytest_torchprof.text import first_of, show_bytes
+from pytest_torchprof.text import first_of
+from pytest_torchprof.text.units import show_bytes
 
 
 class Gap(Phrase):

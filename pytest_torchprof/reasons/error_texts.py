@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.text import broken, reason_line
+from pytest_torchprof.text import reason_line
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.text import counted, enumerated, printable_line, show_bytes, show_ratio, show_share, show_us
+from pytest_torchprof.text import counted, enumerated, printable_line
+from pytest_torchprof.text.units import show_bytes, show_ratio, show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.reasons.wrong_values import KERNEL
-from pytest_torchprof.text import choice_advice
+from pytest_torchprof.text.suggestions import choice_advice
 
 
 class PatternForm(Phrase):

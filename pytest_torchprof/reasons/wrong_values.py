@@ -7,7 +7,8 @@ from typing import Final
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
-from pytest_torchprof.text import choice_advice, enumerated
+from pytest_torchprof.text import enumerated
+from pytest_torchprof.text.suggestions import choice_advice
 
 KERNEL: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')"
 

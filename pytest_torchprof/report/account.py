@@ -15,18 +15,9 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.error_texts import unmeasured_text, unmeasured_texts
 from pytest_torchprof.reasons.other_ranks import explained
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import (
-    broken,
-    counted,
-    first_line,
-    first_of,
-    path_from_here,
-    printable_line,
-    quoted,
-    reason_line,
-    width_of,
-    with_middles_of_words,
-)
+from pytest_torchprof.text import counted, first_line, first_of, path_from_here, printable_line, quoted, reason_line
+from pytest_torchprof.text.cutting import width_of, with_middles_of_words
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

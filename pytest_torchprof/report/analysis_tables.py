@@ -10,8 +10,10 @@ from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report.columns import COLUMNS, among
 from pytest_torchprof.report.row_columns import terminal_columns
-from pytest_torchprof.text import counted, more_text, printable, show_us, wrapped
+from pytest_torchprof.text import counted, more_text, printable
 from pytest_torchprof.text.tables import cells, headed, marked_up, terminal_width
+from pytest_torchprof.text.units import show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

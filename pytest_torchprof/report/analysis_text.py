@@ -24,19 +24,11 @@ from pytest_torchprof.report.findings_text import (
     what_to_do,
     where_lines_come_from,
 )
-from pytest_torchprof.text import (
-    WIDTH,
-    and_more,
-    counted,
-    cut_inside,
-    more_text,
-    printable,
-    show_share,
-    show_us,
-    width_of,
-    wrapped,
-)
+from pytest_torchprof.text import and_more, counted, more_text, printable
+from pytest_torchprof.text.cutting import cut_inside, width_of
 from pytest_torchprof.text.tables import Column, headed, lined_up
+from pytest_torchprof.text.units import show_share, show_us
+from pytest_torchprof.text.wrapping import WIDTH, wrapped
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:

@@ -6,8 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from pytest_torchprof.text import cut_inside, printable, show_share, width_of, wrapped
+from pytest_torchprof.text import printable
+from pytest_torchprof.text.cutting import cut_inside, width_of
 from pytest_torchprof.text.tables import lined_up
+from pytest_torchprof.text.units import show_share
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,8 @@ from pytest_torchprof.report.json_report import reported_value
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.outcome import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
-from pytest_torchprof.text import WIDTH, and_more, more_text, printable
+from pytest_torchprof.text import and_more, more_text, printable
+from pytest_torchprof.text.wrapping import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,9 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
 from pytest_torchprof.report.row_columns import Among, RowColumn
-from pytest_torchprof.text import counted, cut, number_alike, printable, show_share, show_us
+from pytest_torchprof.text import counted, number_alike, printable
+from pytest_torchprof.text.cutting import cut
+from pytest_torchprof.text.units import show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

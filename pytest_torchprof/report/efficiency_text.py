@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from pytest_torchprof.report.bars import share_lines
-from pytest_torchprof.text import (
-    counted,
-    cut_inside,
-    printable,
-    show_rate,
-    show_share,
-    show_us,
-    wrapped,
-)
+from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text.cutting import cut_inside
 from pytest_torchprof.text.tables import Column, headed
+from pytest_torchprof.text.units import show_rate, show_share, show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

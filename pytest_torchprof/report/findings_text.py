@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.text import (
-    more_text,
-    path_from_here,
-    printable,
-    printable_line,
-    show_us,
-    width_of,
-    wrapped,
-)
+from pytest_torchprof.text import more_text, path_from_here, printable, printable_line
+from pytest_torchprof.text.cutting import width_of
+from pytest_torchprof.text.units import show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

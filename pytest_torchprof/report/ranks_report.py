@@ -15,16 +15,10 @@ from pytest_torchprof.reasons.decoding import from_stored
 from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.report.findings_text import FIRST_FINDINGS, first_findings, in_the_list, next_text
 from pytest_torchprof.report.row_columns import Among, RowColumn, json_values, terminal_columns
-from pytest_torchprof.text import (
-    counted,
-    first_of,
-    path_from_here,
-    printable,
-    show_share,
-    show_us,
-    wrapped,
-)
+from pytest_torchprof.text import counted, first_of, path_from_here, printable
 from pytest_torchprof.text.tables import headed
+from pytest_torchprof.text.units import show_share, show_us
+from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

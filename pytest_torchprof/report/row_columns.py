@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.text import printable, show_bytes, show_rate, show_share, show_us
+from pytest_torchprof.text import printable
 from pytest_torchprof.text.tables import Column, cells
+from pytest_torchprof.text.units import show_bytes, show_rate, show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

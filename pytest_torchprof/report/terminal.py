@@ -13,19 +13,10 @@ from pytest_torchprof.report.columns import CALLS, TESTS
 from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.report.result import NOTHING_COMPARED
 from pytest_torchprof.report.row_columns import Among, terminal_columns
-from pytest_torchprof.text import (
-    around_gap,
-    broken,
-    cut,
-    ending,
-    first_line,
-    first_of,
-    more_text,
-    printable,
-    printable_line,
-    width_of,
-)
+from pytest_torchprof.text import first_line, first_of, more_text, printable, printable_line
+from pytest_torchprof.text.cutting import around_gap, cut, ending, width_of
 from pytest_torchprof.text.tables import cells, fitted, headed, ruled
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

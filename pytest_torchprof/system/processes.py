@@ -26,14 +26,14 @@ class Ended(NamedTuple):
     errors: str = ""
 
 
-def start(words: Sequence[str], *, own_group: bool = False, **settings: Any) -> Process:
+def start(command: Sequence[str], *, own_group: bool = False, **settings: Any) -> Process:
     """Start a process and return it; it reads no input unless ``settings``, which are those of Popen, give it some.
 
     With ``own_group`` Ctrl-C reaches only the process that waits for it, and the processes that it starts itself can be
     ended with it.
     """
     return subprocess.Popen(  # noqa: S603 - our own arguments or the user's, and no shell
-        words, start_new_session=own_group, **{"stdin": subprocess.DEVNULL, **settings}
+        command, start_new_session=own_group, **{"stdin": subprocess.DEVNULL, **settings}
     )
 
 
@@ -64,20 +64,20 @@ def is_there(pid: int) -> bool:
 
 @contextmanager
 def running(
-    words: Sequence[str], *, own_group: bool = False, patience_s: float = PATIENCE_S, **settings: Any
+    command: Sequence[str], *, own_group: bool = False, patience_s: float = PATIENCE_S, **settings: Any
 ) -> Iterator[Process]:
     """Start a process and make sure that it has ended when the block is left, however it is left."""
-    with start(words, own_group=own_group, **settings) as process:
+    with start(command, own_group=own_group, **settings) as process:
         try:
             yield process
         finally:
             end(process, own_group=own_group, patience_s=patience_s)
 
 
-def run(words: Sequence[str], *, limit_s: float | None = None, **settings: Any) -> Ended:
+def run(command: Sequence[str], *, limit_s: float | None = None, **settings: Any) -> Ended:
     """Run a process to its end, or to its limit, and return its output; OSError if it cannot be started."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings}
-    with running(words, patience_s=0 if limit_s else PATIENCE_S, **pipes) as process:
+    with running(command, patience_s=0 if limit_s else PATIENCE_S, **pipes) as process:
         try:
             written = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:

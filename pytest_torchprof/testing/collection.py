@@ -33,7 +33,7 @@ from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.run_baselines import RunBaselines
 from pytest_torchprof.testing.session import RunState
 from pytest_torchprof.testing.workers import CACHES, COLUMNS, SCRATCH, is_worker, nodeid_of
-from pytest_torchprof.text import broken
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_mark
 from pytest_torchprof.testing.option_values import one_of, read_flag
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance
-from pytest_torchprof.text import keywords_like
+from pytest_torchprof.text.suggestions import keywords_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

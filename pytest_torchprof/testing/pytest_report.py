@@ -12,7 +12,8 @@ from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error, saying
 from pytest_torchprof.testing.reported import agree_with_expected, agree_with_report, is_unexpected_pass
 from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE, WHOLE
-from pytest_torchprof.text import broken, first_line
+from pytest_torchprof.text import first_line
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from pytest_torchprof.testing.test_run import TestRun

@@ -11,7 +11,8 @@ from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.report import ci, terminal
 from pytest_torchprof.testing.suite import unmeasurable_words
 from pytest_torchprof.testing.workers import COLUMNS
-from pytest_torchprof.text import and_more, broken, printable
+from pytest_torchprof.text import and_more, printable
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,8 @@ from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.timed_results import with_times, without_times
 from pytest_torchprof.testing.workers import COLUMNS
-from pytest_torchprof.text import broken, counted, first_line, first_of, printable_line
+from pytest_torchprof.text import counted, first_line, first_of, printable_line
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import MOST_DIGITS, choices_like
+from pytest_torchprof.text import MOST_DIGITS
+from pytest_torchprof.text.suggestions import choices_like
 
 SHARES = ("time", "memory")
 """Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""

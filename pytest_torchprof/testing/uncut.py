@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.workers import ONE_LINE
-from pytest_torchprof.text import and_more, cut, printable, width_of
+from pytest_torchprof.text import and_more, printable
+from pytest_torchprof.text.cutting import cut, width_of
 from pytest_torchprof.text.lines import in_lines
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import reprlib
 
 from msgspec import Struct
 
-from pytest_torchprof.text import cut_inside, printable, printable_line
+from pytest_torchprof.text import printable, printable_line
+from pytest_torchprof.text.cutting import cut_inside
 
 LONGEST_REPR = 150
 """The most characters; real names reach 5,000, and all fields of a graph break's text a screen."""

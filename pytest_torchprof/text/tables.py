@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pytest_torchprof.text import WIDTH, and_more, broken, cut, cut_inside, width_of, wrapped
+from pytest_torchprof.text import and_more
+from pytest_torchprof.text.cutting import cut, cut_inside, width_of
+from pytest_torchprof.text.wrapping import WIDTH, broken, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -112,7 +112,7 @@ class CudaGraphSkips(ShownFields, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
 
-class Untold(Struct, frozen=True, kw_only=True):
+class Uncounted(Struct, frozen=True, kw_only=True):
     """Why there may be more of each than were seen; None if all were seen."""
 
     graph_breaks: StoredReason | None = None
@@ -124,7 +124,7 @@ class CompileEvidence(ShownFields, frozen=True, kw_only=True):
 
     dynamo: bool = False
     """Whether torch.compile was in use at all; if not, nothing else is known."""
-    unknown: Untold = Untold()
+    unknown: Uncounted = Uncounted()
     compiled: bool = False
     """Whether a graph was compiled during that time."""
     entries: Mapping[str, tuple[GraphBreak, ...]] = {}

@@ -20,7 +20,8 @@ from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public, public_line
 from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
+from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text.units import show_bytes, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,7 +20,8 @@ from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text import counted, plural, show_us
+from pytest_torchprof.text import counted, plural
+from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,8 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar
 
 from pytest_torchprof.findings.finding import Finding, OfKernels
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.text import counted
+from pytest_torchprof.text.units import show_us
 
 
 class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):

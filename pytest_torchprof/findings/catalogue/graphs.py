@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_torchprof.findings.finding import Finding, InRange, OfKernels
-from pytest_torchprof.text import all_of, show_us
+from pytest_torchprof.text import all_of
+from pytest_torchprof.text.units import show_us
 
 
 class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipped"):

@@ -15,7 +15,8 @@ from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of
 from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.reasons import decoding  # noqa: TC001  (as above)
 from pytest_torchprof.reasons.wording import worded_of
-from pytest_torchprof.text import all_of, counted, show_us
+from pytest_torchprof.text import all_of, counted
+from pytest_torchprof.text.units import show_us
 
 Meanwhile = Literal["set_up", "recaptured", "loading", "queued", "silent"]
 """What went on while a GPU idled: something done once, a graph captured again, loading, a wait of what was launched, or

@@ -6,7 +6,8 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar, Final
 
 from pytest_torchprof.findings.finding import OfKernels
-from pytest_torchprof.text import cut, show_rate
+from pytest_torchprof.text.cutting import cut
+from pytest_torchprof.text.units import show_rate
 
 KERNEL_SHARE: Final = "{time_us:us} ({kernel_share:percent} of the kernel time)"
 

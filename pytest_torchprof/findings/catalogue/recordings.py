@@ -6,7 +6,8 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import Literal
 
 from pytest_torchprof.findings.finding import Finding, Severity
-from pytest_torchprof.text import counted, first_of, show_us
+from pytest_torchprof.text import counted, first_of
+from pytest_torchprof.text.units import show_us
 
 
 class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):

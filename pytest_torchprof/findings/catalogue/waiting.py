@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar
 
 from pytest_torchprof.findings.finding import Finding, InRange
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text.units import show_us
 
 
 class OfLaunches(InRange, frozen=True, kw_only=True, tag="of-launches"):

@@ -20,7 +20,7 @@ from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.result import Result
 from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.ranks.reports import brief_of, code_of, expected_of, failure, short_of, text_of
-from pytest_torchprof.text import broken
+from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
