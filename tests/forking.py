@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 import fresh
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
 _Popen = subprocess.Popen
 MODULES = ("pytest", "torch.distributed.run")
+TEXT = {"text", "encoding", "errors", "universal_newlines"}
+"""What asks for a pipe of text."""
 WORKER = ["-c", "import sys;exec(eval(sys.stdin.readline()))"]
 
 
@@ -31,14 +34,23 @@ class Popen(_Popen):
             return super().__new__(cls)
         if words[1:] == WORKER:
             return _worker(words)
-        outputs = [_file(settings.get(name), stream) for stream, name in ((1, "stdout"), (2, "stderr"))]
-        if settings.get("stderr") == subprocess.STDOUT:
-            outputs[1] = outputs[0]
+        read, outputs = {}, []
+        for stream, name in ((1, "stdout"), (2, "stderr")):
+            if (given := settings.get(name)) == subprocess.PIPE and not settings.keys() & TEXT:
+                read[name], written = _pipe()
+                outputs.append(written)
+            else:
+                outputs.append(outputs[0] if given == subprocess.STDOUT else _file(given, stream))
         if None in outputs:
             return super().__new__(cls)
         how = {"folder": settings.get("cwd"), "leads_group": settings.get("start_new_session", False)}
         environment = settings.get("env") or os.environ
-        return Fork(fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
+        fork = Fork(fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
+        for output in outputs:
+            if isinstance(output, Connection):
+                output.close()
+        vars(fork).update(read)
+        return fork
 
     def __init__(self, args: object, *others: object, **settings: object) -> None:
         # Most of what it takes to make an environment is its pip, which hardly a test asks for.
@@ -71,6 +83,18 @@ class Fork:
             raise subprocess.TimeoutExpired("a fork", timeout)
         return self.returncode
 
+    def communicate(self, no_input: None = None, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
+        """Return what it writes to pipes, once it has ended; it reads nothing."""
+        assert no_input is None
+        with ThreadPoolExecutor() as readers:
+            texts = [stream and readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        return tuple(text and text.result() for text in texts)
+
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
             os.kill(self.pid, number)
@@ -86,6 +110,8 @@ class Fork:
 
     def __exit__(self, *_: object) -> None:
         self.wait()
+        for stream in filter(None, (self.stdin, self.stdout, self.stderr)):
+            stream.close()
 
 
 def words_of(args: object) -> list[str] | None:
@@ -94,7 +120,7 @@ def words_of(args: object) -> list[str] | None:
         return None
     # What is written reaches a file in time.
     python, *words = [word for word in map(str, args) if word not in ("-u", "-B")]
-    # The plugin asks by -P -c, and hardly a test does.
+    # The plugin asks by -P -c, and hardly a test does. Where -S stands between them, the start is what it asks about.
     option, what, *_ = words[1:] if words[0] == "-P" else words
     is_known = what in MODULES if option == "-m" else words[:2] == ["-P", "-c"] or words == WORKER
     return [python, *words] if is_known else None
@@ -102,16 +128,22 @@ def words_of(args: object) -> list[str] | None:
 
 def _worker(words: list[str]) -> Fork:
     """Start one that is told by a pipe what to do, and answers by another."""
-    (its_input, told), (answers, its_output) = os.pipe(), os.pipe()
-    pipes = [Connection(its_input, writable=False), Connection(its_output, readable=False)]
+    its_input, told = os.pipe()
+    (answers, its_output), told_by = _pipe(), Connection(its_input, writable=False)
     errors = _file(None, 2) or Path(os.devnull)
     fork = Fork(
-        fresh.Fresh(fresh.as_python, *words, environment=os.environ, outputs=[pipes[1], errors], told_by=pipes[0])
+        fresh.Fresh(fresh.as_python, *words, environment=os.environ, outputs=[its_output, errors], told_by=told_by)
     )
-    for pipe in pipes:
+    for pipe in (its_output, told_by):
         pipe.close()
-    fork.stdin, fork.stdout = os.fdopen(told, "wb"), os.fdopen(answers, "rb")
+    fork.stdin, fork.stdout = os.fdopen(told, "wb"), answers
     return fork
+
+
+def _pipe() -> tuple[BinaryIO, Connection]:
+    """Return the end of a pipe that is read here, and the other one for a fork."""
+    end, other = os.pipe()
+    return os.fdopen(end, "rb"), Connection(other, readable=False)
 
 
 def _file(given: object, stream: int) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,7 @@ from pytest_torchprof.reasons.commit_gaps import (
 )
 from pytest_torchprof.reasons.limits import NothingRan
 from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.whole_runs import NothingCompared
 
 pytestmark = pytest.mark.any_torch
 
@@ -281,14 +283,15 @@ def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_pa
     assert f"not measured: {NoOutcomes(4)}" in run.out
     assert "  | E   ValueError: no such wave" in run.out
     assert run.rows == {"test_wave": ("unknown", "not measured")}
-    assert "nothing was compared; there nothing was measured, and here something [nothing-compared]" in run.out
+    commit = re.search(r"base (main \(\w+\))", run.out)[1]
+    assert str(NothingCompared(commit, measured_there=False, measured_here=True)) in run.out
     assert other.git("status", "--porcelain").split() == ["M", "waves.py"]
 
 
 def test_a_run_without_any_test_to_measure_is_no_pass(repository):
     run = repository.against("main", "-k", "nothing_of_this_name")
     assert run.status == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert "nothing was compared; there nothing was measured, and here nothing" in run.out
+    assert f"[{NothingCompared.CODE}]" in run.out
 
 
 def test_looking_at_the_tests_measures_nothing(repository):

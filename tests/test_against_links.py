@@ -13,6 +13,7 @@ from repository import PACKAGE, SLOWER, TESTS, Repository
 from pytest_torchprof.against import git, overlay
 from pytest_torchprof.against.folders import run_folders
 from pytest_torchprof.against.own_files import free_path, own_folder
+from pytest_torchprof.reasons.whole_runs import NothingCompared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -271,7 +272,7 @@ def test_an_environment_is_made_anew_through_no_link(tmp_path, beside):
     link = linked(made, f".torchprof/against/{made.git('rev-parse', 'HEAD').strip()}/environment", str(beside))
     before = snapshot(beside), made.state()
     run = made.against("main", "--torchprof-against-install=true")
-    assert "nothing was compared" in run.out
+    assert f"[{NothingCompared.CODE}]" in run.out
     assert (snapshot(beside), made.state()) == before
     assert link.is_symlink()
 

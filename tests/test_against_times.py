@@ -28,6 +28,7 @@ from pytest_torchprof.reasons.timing import (
     ProcessWithoutTest,
     StepTooShort,
 )
+from pytest_torchprof.reasons.whole_runs import TimesNotCompared
 from pytest_torchprof.report import Reference
 from pytest_torchprof.report.account import FromReport
 from pytest_torchprof.report.result import Outcome, Result
@@ -457,7 +458,7 @@ def test_a_run_that_stops_early_says_that_no_times_were_compared(repository, tmp
     (tmp_path / "runs").write_text("once\ntwice\n")
     run = repository.against("main", "-x", "-k", "kept or fading", RUNS=str(tmp_path / "runs"))
     assert run.status == 1
-    assert "times were not compared, since the run stopped before its end: tests/test_waves.py::test_kept" in run.out
+    assert str(TimesNotCompared(("tests/test_waves.py::test_kept",))) in run.out
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from job_picture import summary_in_picture
 from jsonschema import validate
 
 from pytest_torchprof.limits.seen import MatchesSeen, NumberSeen
+from pytest_torchprof.reasons.whole_runs import StepSummaryNotWritten
 from pytest_torchprof.text.wrapping import WIDTH
 
 pytestmark = pytest.mark.any_torch
@@ -182,7 +183,7 @@ def test_a_step_summary_that_cannot_be_written_is_said(on_github, pytester):
     (pytester.path / "summary.md").mkdir()
     result = on_github(KEPT)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*the step summary *summary.md cannot be written*"])
+    assert str(StepSummaryNotWritten(str(pytester.path / "summary.md"), "Is a directory")) in result.stdout.str()
 
 
 def junit(path):

@@ -522,7 +522,8 @@ def test_each_code_has_a_case_and_each_case_a_code():
 @pytest.mark.parametrize(("code", "file"), ELSEWHERE.items())
 def test_what_is_tested_elsewhere_is(code, file):
     test = (ROOT / "tests" / file).read_text().replace("\\", "")
-    names = [f"Code.{code.name}", *(f"adopting.{kind.__name__}" for kind in KINDS if vars(kind).get("CODE") == code)]
+    kinds = [kind.__name__ for kind in KINDS if vars(kind).get("CODE") == code]
+    names = [f"Code.{code.name}", *(f"adopting.{kind}" for kind in kinds), *(f"str({kind}" for kind in kinds)]
     assert f"{code}]" in test or any(re.search(rf"\b{re.escape(name)}\b", test) for name in names)
 
 

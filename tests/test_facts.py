@@ -389,7 +389,7 @@ OF_CODE_AND_RECORDINGS = """
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
-    argument column got keyword known namespace of
+    argument column got keyword known measurements namespace of rule tests
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
@@ -595,6 +595,7 @@ COMMON = {
     "is given twice": "the same of an option",
     "cannot both hold": "the same of two limits",
     "no kernel's name": "the same of what is declared of kernels",
+    "no test judged": "recordings that none did are listed under a heading of their own",
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
     "blocks per SM": "a key of recordings",

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from pytest_torchprof.reasons.unreadable import InPerfettosFormat
+from pytest_torchprof.reasons.whole_runs import NoRecordingJudged
 
 MEASURED = """
 @pytest.mark.torchprof(device="cpu", max_kernels=2)
@@ -103,7 +104,7 @@ def test_a_replay_that_judged_nothing_does_not_exit_with_zero(run_tests, pyteste
         "def test_other(): pass\n@cpu\n@pytest.mark.skip\ndef test_a(): pass\n", "--torchprof-replay=kept"
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*no test judged a recording*"])
+    assert str(NoRecordingJudged(str(pytester.path / "kept"))) in result.stdout.str()
 
 
 def test_a_replay_without_any_torchprof_test_does_not_exit_with_zero(run_tests, pytester):

@@ -14,6 +14,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.reasons.lines import CalledOnceByRule
+from pytest_torchprof.reasons.whole_runs import RuleWithoutTest
 from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
 
@@ -636,7 +637,7 @@ def test_with_testpaths_a_rule_for_what_is_outside_of_them_is_a_typo(pytester):
     (pytester.path / "unit" / "test_it.py").write_text("def test_it(): pass\n")
     result = pytester.runpytest_subprocess("--torchprof-suite")
     assert result.ret != pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["*matches no test*"])
+    assert f"[{RuleWithoutTest.CODE}]" in result.stdout.str()
 
 
 def test_a_run_of_other_tests_says_that_no_rule_measured_one(suite):
@@ -649,7 +650,7 @@ def test_a_rule_that_reaches_no_test_fails_the_run_as_a_typo_would(suite):
     result = suite(rule() + rule(tests="tset_it.py"), "def test_one():\n    x + x\n")
     result.assert_outcomes(passed=1)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(['*"tset_it.py"*matches no test*'])
+    result.stdout.fnmatch_lines([f'*"tset_it.py"*[[]{RuleWithoutTest.CODE}]'])
 
 
 def test_a_rule_for_files_that_were_not_collected_is_no_typo(suite, pytester):
@@ -894,7 +895,7 @@ def test_workers_measure_and_the_end_of_the_run_knows_it(suite):
     )
     result.assert_outcomes(passed=2)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*aten::nonzero in *", "*matches no test*"], consecutive=False)
+    result.stdout.fnmatch_lines(["*aten::nonzero in *", f"*[[]{RuleWithoutTest.CODE}]"], consecutive=False)
 
 
 def test_a_test_that_is_run_again_is_judged_again(suite):

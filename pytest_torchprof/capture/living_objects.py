@@ -77,6 +77,7 @@ def _variables() -> Iterator[dict[str, Any]]:
     for innermost in sys._current_frames().values():  # noqa: SLF001 - documented
         frame: FrameType | None = innermost
         while frame is not None:
-            yield frame.f_locals
+            # From Python 3.13 on they are no dictionary by themselves.
+            yield dict(frame.f_locals)
             yield frame.f_globals
             frame = frame.f_back

@@ -38,6 +38,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     testing,
     throughput,
     timing,
+    whole_runs,
     wrong_patterns,
     wrong_values,
 )

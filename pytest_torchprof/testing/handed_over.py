@@ -7,6 +7,7 @@ import json
 from msgspec import Struct, convert, to_builtins
 
 from pytest_torchprof.baseline import EntryFields  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.result import Result  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.testing.renames import Gone, NewTest  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.testing.suite_rules import SuiteSeen  # noqa: TC001 - msgspec reads the annotations
@@ -49,7 +50,7 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     baselines: HandedBaselines = HandedBaselines()
     replayed: tuple[str, ...] = ()
     """Names of the recordings that a test judged."""
-    problems: tuple[str, ...] = ()
+    problems: tuple[decoding.AnyReason, ...] = ()
     """Problems, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""

@@ -20,7 +20,7 @@ from pytest_torchprof.history.results import with_results
 from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.whole_runs import RecordNotKept
 from pytest_torchprof.recording.files import hide
 from pytest_torchprof.system.waiting import within
 from pytest_torchprof.testing.figures import figures_folder
@@ -50,7 +50,7 @@ def leave_record(state: RunState, run: RunRecord) -> None:
         try:
             figures.add(record)
         except StoreUnusable as problem:
-            state.note_problem(coded(f"--torchprof-keep: {figures.shown} {problem.why}", Code.REPORT_NOT_WRITTEN))
+            state.note_problem(RecordNotKept(figures.shown, problem.why))
     if where is None or store is None:
         return
     try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.renames import Formers, Gone, GoneEntries, NewTest
@@ -98,15 +99,15 @@ class RunBaselines(Struct, kw_only=True):
         """Remove entries of a baseline at the end of the run."""
         self.updates.setdefault(file, {}).update(dict.fromkeys(keys))
 
-    def write(self) -> list[str]:
+    def write(self) -> list[Reason]:
         """Write the entries of tests that passed, and return the problems."""
-        problems: list[str] = []
+        problems: list[Reason] = []
         is_first = not any(any(folder.glob("*.json")) for folder in {file.parent for file in self.updates})
         for file, entries in sorted(self.updates.items()):
             try:
                 self.files.update(file, entries)
             except TorchprofError as problem:
-                problems.append(str(problem))
+                problems.append(problem.reason)
         self.has_first = bool(self.updates) and is_first and not problems and not self.options.against
         return problems
 

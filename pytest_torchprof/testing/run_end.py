@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.error_texts import unmeasured_text
+from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import ci
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.history.record import RunRecord
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.report import RunResults
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.baseline_files import BaselineFiles
@@ -59,8 +59,9 @@ def finish(state: RunState, session: pytest.Session) -> None:
                 state.note_problem(*_write_reports(state, record))
                 leave_record(state, record)
         if state.options.replay is not None and not state.replayed:
-            unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"
-            state.note_problem(coded(unused, Code.REPLAY_UNUSED))
+            from pytest_torchprof.reasons.whole_runs import NoRecordingJudged  # noqa: PLC0415 - for these runs alone
+
+            state.note_problem(NoRecordingJudged(str(state.options.replay)))
         if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if state.problems and state.options.against is not None and not state.options.against.is_judged:
@@ -98,9 +99,9 @@ def _end_suite(state: RunState, session: pytest.Session) -> None:
         state.note_unused(unneeded(suite, seen, state.results.values()))
 
 
-def _write_reports(state: RunState, record: RunRecord) -> list[str]:
+def _write_reports(state: RunState, record: RunRecord) -> list[Reason]:
     """Write the reports of a run, which tell what its record holds, and return the problems."""
-    problems: list[str] = []
+    problems: list[Reason] = []
     if not state.options.reports:
         return problems
     from pytest_torchprof.history.results import results_in  # noqa: PLC0415 - for these runs alone
@@ -114,7 +115,9 @@ def _write_reports(state: RunState, record: RunRecord) -> list[str]:
                 with replacing(path) as unfinished:
                     unfinished.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
         except TorchprofError as problem:
-            problems.append(coded(f"--torchprof-report={path}: {problem.text}", Code.REPORT_NOT_WRITTEN))
+            from pytest_torchprof.reasons.whole_runs import ReportNotMade  # noqa: PLC0415 - for what fails alone
+
+            problems.append(ReportNotMade(str(path), decoding.portable(problem.reason)))
         except OSError as error:
             problems.append(_not_written(path, error))
         try:
@@ -124,9 +127,10 @@ def _write_reports(state: RunState, record: RunRecord) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _not_written(path: Path, error: OSError) -> str:
-    message = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
-    return coded(message, Code.REPORT_NOT_WRITTEN)
+def _not_written(path: Path, error: OSError) -> Reason:
+    from pytest_torchprof.reasons.whole_runs import ReportNotWritten  # noqa: PLC0415 - for what fails alone
+
+    return ReportNotWritten(str(path), str(error.strerror or error))
 
 
 def _keep_beside(state: RunState, folder: Path) -> None:
@@ -146,7 +150,7 @@ def _keep_beside(state: RunState, folder: Path) -> None:
                 shutil.copyfile(file, folder / file.name)
 
 
-def _write_step_summary(state: RunState) -> list[str]:
+def _write_step_summary(state: RunState) -> list[Reason]:
     """Add to the page that GitHub Actions shows for the job; other tools in the job write to it too."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path or not state.results:
@@ -155,8 +159,9 @@ def _write_step_summary(state: RunState) -> list[str]:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(ci.step_summary(state.run_results) + "\n")
     except OSError as error:
-        message = f"the step summary {path} cannot be written: {error.strerror or error}"
-        return [coded(message, Code.REPORT_NOT_WRITTEN)]
+        from pytest_torchprof.reasons.whole_runs import StepSummaryNotWritten  # noqa: PLC0415 - for what fails alone
+
+        return [StepSummaryNotWritten(path, str(error.strerror or error))]
     return []
 
 
@@ -185,14 +190,10 @@ def _leave_times(side: Side, run: RunResults) -> None:
         (side.results / TIMED).touch()
 
 
-def _nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
+def _nothing_compared(side: Side, results: Collection[Result]) -> list[Reason]:
     """Return the problem of a run that has compared nothing; empty where it has compared something."""
     if any(result.baseline_state not in NOTHING_COMPARED for result in results):
         return []
-    measured = (any(side.entries.rglob("*.json")), results)
-    there, here = ("something" if is_measured else "nothing" for is_measured in measured)
-    why = (
-        f"no test was measured both at {side.reference.shown} and in the working tree, so nothing was compared; "
-        f"there {there} was measured, and here {here}"
-    )
-    return [coded(unmeasured_text(why), Code.NOTHING_COMPARED)]
+    from pytest_torchprof.reasons.whole_runs import NothingCompared  # noqa: PLC0415 - for what fails alone
+
+    return [NothingCompared(side.reference.shown, any(side.entries.rglob("*.json")), bool(results))]

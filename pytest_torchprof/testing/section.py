@@ -9,7 +9,6 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.report import ci, terminal
-from pytest_torchprof.testing.suite import unmeasurable_words
 from pytest_torchprof.testing.workers import COLUMNS
 from pytest_torchprof.text import and_more, printable
 from pytest_torchprof.text.wrapping import broken
@@ -82,7 +81,9 @@ def _write_unreached(state: RunState, terminalreporter: Any) -> None:
 def _write_unmeasurable(state: RunState, terminalreporter: Any) -> None:
     """Say which tests a rule that warns could not reach; of one that fails the run's problems tell."""
     if state.suite_seen is not None and state.suite_seen.unmeasurable and not state.suite_seen.fails:
-        _write(terminalreporter, f"torchprof: {unmeasurable_words(state.suite_seen)}", yellow=True)
+        from pytest_torchprof.reasons.whole_runs import RuleOfNoFunction  # noqa: PLC0415 - for these runs alone
+
+        _write(terminalreporter, f"torchprof: {RuleOfNoFunction(state.suite_seen.unmeasurable).text}", yellow=True)
 
 
 def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_torchprof.capture import Coordination
+from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import RunResults, UnusedEntries
 from pytest_torchprof.report.outcome import BaselineState, Outcome
@@ -63,7 +64,7 @@ class RunState(Struct, kw_only=True):
     """The measurements that only the commit has with which this run is compared."""
     replayed: set[str] = field(default_factory=set)
     """Names of the recordings that a test judged."""
-    problems: list[str] = field(default_factory=list)
+    problems: list[Reason] = field(default_factory=list)
     """Problems at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
@@ -134,7 +135,7 @@ class RunState(Struct, kw_only=True):
         """Take note that torch cannot be asked for the file alone."""
         self.slow_export = True
 
-    def note_problem(self, *problems: str) -> None:
+    def note_problem(self, *problems: Reason) -> None:
         """Keep problems for the end of the run."""
         self.problems.extend(problems)
 
@@ -169,7 +170,7 @@ class RunState(Struct, kw_only=True):
             return self.recordings.keep(recording, result, stacks=stacks)
         except TorchprofError as problem:
             # A full disk or a read-only checkout: what was measured counts all the same.
-            self.note_problem(str(problem))
+            self.note_problem(decoding.portable(problem.reason))
             return None
 
     def arm_by(self, arm: Callable[[], None]) -> None:
@@ -249,7 +250,7 @@ class RunState(Struct, kw_only=True):
         known = [suffix for suffix in self.reporters if path.name.endswith(suffix)]
         return self.reporters[max(known, key=len)] if known else None
 
-    def write_baselines(self) -> list[str]:
+    def write_baselines(self) -> list[Reason]:
         """Write the entries of tests that passed, and return the problems."""
         if problems := self.baselines.write():
             self.unused.clear()

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytest_torchprof.limits import NOT_MEASURED, read_limits
 from pytest_torchprof.limits.evidence import AllowedNothing
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF, with_allowed
@@ -26,12 +25,12 @@ from pytest_torchprof.testing.suite_rules import (
     matches,
 )
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
-from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.limits import Limit
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.allow_list import AllowEntry
     from pytest_torchprof.testing.options import RunOptions
@@ -121,26 +120,12 @@ def _all_collected(pattern: str, session: pytest.Session) -> bool:
     return any(below.is_relative_to(path) for path in named)
 
 
-def suite_problems(seen: SuiteSeen) -> list[str]:
+def suite_problems(seen: SuiteSeen) -> list[Reason]:
     """Return why a run fails although no test did: rules that match no test, or match what cannot be measured."""
-    problems = [
-        coded(
-            f"{rule} matches no test: correct the pattern, which has to fit the whole node id "
-            "(tests/test_a.py::test_b, from the root directory), or remove it",
-            Code.BAD_OPTION,
-        )
-        for rule in seen.idle
-    ]
-    if seen.unmeasurable and seen.fails:
-        problems.append(coded(unmeasurable_words(seen), Code.NOTHING_MEASURED))
-    return problems
+    from pytest_torchprof.reasons.whole_runs import RuleOfNoFunction, RuleWithoutTest  # noqa: PLC0415 - seldom needed
 
-
-def unmeasurable_words(seen: SuiteSeen) -> str:
-    """Return which tests of a rule are no functions, in a line."""
-    return (
-        f"a rule matches what is no test function, such as a doctest, and not measured: {first_of(seen.unmeasurable)}"
-    )
+    problems: list[Reason] = [RuleWithoutTest(rule) for rule in seen.idle]
+    return [*problems, RuleOfNoFunction(seen.unmeasurable)] if seen.unmeasurable and seen.fails else problems
 
 
 def unneeded(suite: Suite, seen: SuiteSeen, results: Iterable[Result]) -> list[UnusedEntries]:

@@ -19,12 +19,13 @@ from pytest_torchprof.against.start import read_starts
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
 from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.reasons.timing import NotTimedAtCommit
+from pytest_torchprof.reasons.whole_runs import TimesNotCompared
 from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.timed_results import with_times, without_times
 from pytest_torchprof.testing.workers import COLUMNS
-from pytest_torchprof.text import counted, first_line, first_of, printable_line
+from pytest_torchprof.text import counted, first_line, printable_line
 from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ def compare_times(state: RunState, config: pytest.Config) -> None:
 def miss_times(state: RunState) -> None:
     """Note that no times are compared, since the run ends early."""
     if results := _on_both_sides(state):
-        names = first_of([result.name for result in results.values()])
-        state.note_problem(f"times were not compared, since the run stopped before its end: {names}")
+        state.note_problem(TimesNotCompared(tuple(result.name for result in results.values())))
 
 
 def _on_both_sides(state: RunState) -> dict[Key, Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import forking
 import pytest
 import torch
 from fakegpu.recording import captured, kernels, launches
@@ -108,6 +109,7 @@ def outcome_of_replays(run_tests):
 @pytest.mark.parametrize(("version", "named"), [(AFFECTED, True), (UNAFFECTED, False)])
 @pytest.mark.parametrize("numbering", NUMBERINGS)
 def test_the_doctor_names_the_cupti_and_a_newer_one_where_that_helps(monkeypatch, tmp_path, numbering, version, named):
+    monkeypatch.setattr("subprocess.Popen", forking.Popen)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FAKEGPU_CUPTI_GRAPH_NUMBERS", numbering)
     monkeypatch.setenv("FAKEGPU_CUPTI_VERSION", str(version))

@@ -6,10 +6,12 @@ import os
 import statistics
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
+import fresh
 import msgspec
 import pytest
 import torch
@@ -80,7 +82,7 @@ def test_the_gpu_waits_for_no_launch_within_a_sample(fact):
         print(msgspec.json.encode(sampled(lambda: [x.add_(1) for _ in range(100)]).batches).decode())
     """
     # The simulated device counts no cycles; elsewhere the variable means nothing.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (HERE, *HERE.parents[:2])))}
     said = subprocess.run(
         [sys.executable, "-c", dedent(body)],
         env={**environment, "FAKEGPU_SLOW": "spin_kernel=10000000"},
@@ -194,11 +196,10 @@ def test_two_processes_do_not_measure_on_one_gpu_at_once(tmp_path):
                 time.sleep(0.05)
         print(moments[0], moments[-1])
     """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", dedent(body), str(tmp_path / f"{index}.json")], stdout=subprocess.PIPE, text=True
-        )
-        for index in range(2)
-    ]
-    (_, first_end), (second_start, _) = sorted(tuple(map(float, p.communicate()[0].split())) for p in processes)
+
+    def measured(index):
+        return tuple(map(float, fresh.run_from_start(dedent(body), str(tmp_path / f"{index}.json")).stdout.split()))
+
+    with ThreadPoolExecutor() as threads:
+        (_, first_end), (second_start, _) = sorted(threads.map(measured, range(2)))
     assert first_end < second_start
