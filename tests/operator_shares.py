@@ -30,8 +30,8 @@ TOO_MUCH = 1 / 3
 """The share of its own time from which on an operator does not merely hold others."""
 LEAST_US = 50.0
 """Calling another operator from C++ takes 1 to 5 us under the profiler: what is kept beyond this is no such call."""
-_REPEATS = 7
-"""What an operator kept is the least of these runs: whatever else the machine does makes a run longer, none shorter."""
+FEW, MANY = 3, 7
+"""What an operator kept is the least of so many runs: whatever else the machine does makes a run longer, none shorter."""
 _LARGER = 5
 """How many times as large as in torch's tests the samples are, in each dimension that they leave to a constant."""
 _SAMPLES = 6
@@ -93,7 +93,7 @@ def _forward_and_backward(operator: Any, sample: Any) -> None:
         torch.autograd.grad(whole, leaves, allow_unused=True)
 
 
-def kept_by(calls: Iterable[Callable[[], object]], where: str) -> dict[str, Kept]:
+def kept_by(calls: Iterable[Callable[[], object]], where: str, repeats: int = MANY) -> dict[str, Kept]:
     """Return what each operator that is no kernel kept at most in one of its calls, as the least of several runs."""
     working = list(_that_work(calls))
     if not working:
@@ -101,7 +101,7 @@ def kept_by(calls: Iterable[Callable[[], object]], where: str) -> dict[str, Kept
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         with profile(activities=[ProfilerActivity.CPU]) as profiler:
-            for number in range(_REPEATS):
+            for number in range(repeats):
                 with record_function(f"ProfilerStep#{number}"):
                     for call in working:
                         call()

@@ -30,8 +30,9 @@ def _one_thread():
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_what_works_for_itself_is_a_kernel(part):
     cases = [case for place, case in enumerate(operator_shares.cases().items()) if place % _PARTS == part]
-    found = {name: operator_shares.worst([operator_shares.kept_by(make(), name)]) for name, make in cases}
-    # Where the machine was busy in all runs of a case, it is not in all of them once more.
+    few = operator_shares.FEW
+    found = {name: operator_shares.worst([operator_shares.kept_by(make(), name, few)]) for name, make in cases}
+    # Where the machine was busy in all runs of a case, it is not in all of many more.
     again = [operator_shares.kept_by(make(), name) for name, make in cases if found[name]]
     assert operator_shares.worst(again) == {}, "add them to ALONE: python tests/operator_table.py --measure"
 
