@@ -34,22 +34,21 @@ class Popen(_Popen):
             return super().__new__(cls)
         if words[1:] == WORKER:
             return _worker(words)
-        read, outputs = {}, []
-        for stream, name in ((1, "stdout"), (2, "stderr")):
-            if (given := settings.get(name)) == subprocess.PIPE and not settings.keys() & TEXT:
-                read[name], written = _pipe()
-                outputs.append(written)
-            else:
-                outputs.append(outputs[0] if given == subprocess.STDOUT else _file(given, stream))
-        if None in outputs:
+        names = {"stdout": 1, "stderr": 2}
+        piped = set() if settings.keys() & TEXT else {name for name in names if settings.get(name) == subprocess.PIPE}
+        files = {name: _file(settings.get(name), stream) for name, stream in names.items() if name not in piped}
+        if None in files.values():
             return super().__new__(cls)
+        pipes = {name: _pipe() for name in piped}
+        outputs = [files[name] if name in files else pipes[name][1] for name in names]
+        if settings.get("stderr") == subprocess.STDOUT:
+            outputs[1] = outputs[0]
         how = {"folder": settings.get("cwd"), "leads_group": settings.get("start_new_session", False)}
         environment = settings.get("env") or os.environ
         fork = Fork(fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
-        for output in outputs:
-            if isinstance(output, Connection):
-                output.close()
-        vars(fork).update(read)
+        for name, (read, written) in pipes.items():
+            setattr(fork, name, read)
+            written.close()
         return fork
 
     def __init__(self, args: object, *others: object, **settings: object) -> None:
@@ -86,13 +85,11 @@ class Fork:
     def communicate(self, no_input: None = None, timeout: float | None = None) -> tuple[bytes | None, bytes | None]:
         """Return what it writes to pipes, once it has ended; it reads nothing."""
         assert no_input is None
-        with ThreadPoolExecutor() as readers:
-            texts = [stream and readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
-            try:
-                self.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                raise
+        readers = ThreadPoolExecutor()
+        texts = [stream and readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+        # Who waits for too long ends it, and asks no more.
+        readers.shutdown(wait=False)
+        self.wait(timeout)
         return tuple(text and text.result() for text in texts)
 
     def send_signal(self, number: int) -> None:

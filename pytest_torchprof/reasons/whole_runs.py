@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.error_texts import unmeasured_text
-from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.text import first_of
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons.errors import TorchprofError
+
+
+def reason_of(problem: TorchprofError) -> Reason:
+    """Return the reason of an error for other processes; the error's words where they say more than its reason."""
+    reason = problem.reason
+    is_all = reason.text == problem.text
+    return decoding.portable(reason) if is_all else Verbatim.of(problem.text, problem.code)
 
 
 class ReportNotWritten(Reason, frozen=True):

@@ -107,7 +107,9 @@ class RunBaselines(Struct, kw_only=True):
             try:
                 self.files.update(file, entries)
             except TorchprofError as problem:
-                problems.append(problem.reason)
+                from pytest_torchprof.reasons.whole_runs import reason_of  # noqa: PLC0415 - for what fails alone
+
+                problems.append(reason_of(problem))
         self.has_first = bool(self.updates) and is_first and not problems and not self.options.against
         return problems
 

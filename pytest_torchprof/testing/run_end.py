@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import ci
@@ -115,9 +114,9 @@ def _write_reports(state: RunState, record: RunRecord) -> list[Reason]:
                 with replacing(path) as unfinished:
                     unfinished.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
         except TorchprofError as problem:
-            from pytest_torchprof.reasons.whole_runs import ReportNotMade  # noqa: PLC0415 - for what fails alone
+            from pytest_torchprof.reasons.whole_runs import ReportNotMade, reason_of  # noqa: PLC0415 - for what fails alone
 
-            problems.append(ReportNotMade(str(path), decoding.portable(problem.reason)))
+            problems.append(ReportNotMade(str(path), reason_of(problem)))
         except OSError as error:
             problems.append(_not_written(path, error))
         try:

@@ -12,7 +12,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pytest_torchprof.capture import Coordination
-from pytest_torchprof.reasons import decoding
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import RunResults, UnusedEntries
 from pytest_torchprof.report.outcome import BaselineState, Outcome
@@ -170,7 +169,9 @@ class RunState(Struct, kw_only=True):
             return self.recordings.keep(recording, result, stacks=stacks)
         except TorchprofError as problem:
             # A full disk or a read-only checkout: what was measured counts all the same.
-            self.note_problem(decoding.portable(problem.reason))
+            from pytest_torchprof.reasons.whole_runs import reason_of  # noqa: PLC0415 - for what fails alone
+
+            self.note_problem(reason_of(problem))
             return None
 
     def arm_by(self, arm: Callable[[], None]) -> None:
