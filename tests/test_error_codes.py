@@ -16,9 +16,10 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.error_texts import ErrorTexts
-from pytest_torchprof.reasons.errors import saying
+from pytest_torchprof.reasons.errors import TorchprofError, saying
 from pytest_torchprof.reasons.explained import EXPLAINED
 from pytest_torchprof.reasons.explained_errors import ERRORS
+from pytest_torchprof.reasons.whole_runs import RuleWithoutTest, reason_of
 from pytest_torchprof.testing.recordings import recording_name
 
 pytestmark = pytest.mark.any_torch
@@ -507,6 +508,13 @@ def test_a_copy_that_says_another_text_is_raised_where_the_error_was():
     assert type(copied) is LimitsMissed
     assert (copied.__traceback__, copied.__cause__) == (error.__traceback__, error.__cause__)
     assert (copied.__suppress_context__, copied.__notes__) == (True, ["a user's"])
+
+
+def test_the_reason_of_a_whole_run_says_what_its_error_says():
+    why = RuleWithoutTest("a rule")
+    assert reason_of(TorchprofError.because(why)) == why
+    about = TorchprofError.because(why, "pyproject.toml")
+    assert (reason_of(about).text, reason_of(about).code) == (about.text, about.code)
 
 
 CASES = {

@@ -38,6 +38,11 @@ CASES = {
     ),
     "frozen since the last look": "one = Held(); gc.freeze(); count(); two = Held(); gc.freeze(); assert count() == 2",
     "not frozen": "gc.freeze(); later = Held(); assert count() == 1",
+    "in a fork that begins anew": (
+        "from pytest_torchprof.capture import living_objects\n"
+        "gc.freeze(); sys.orig_argv = [*sys.orig_argv]; living_objects._reachable = None; later = Held(); "
+        "assert count() == 1"
+    ),
     "what is deleted afterwards goes": (
         "def f():\n own = Held(); gone = weakref.ref(own); gc.freeze(); assert count() == 1; del own; assert gone() is None\n"
         "f()\ndef g():\n own = Held(); count(); return weakref.ref(own)\nassert g()() is None"

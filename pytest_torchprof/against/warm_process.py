@@ -234,7 +234,8 @@ def become(request: Mapping[str, Any], hidden: Hidden) -> None:
     sys.path[:0] = [
         folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", *sys.path)
     ]
-    sys.orig_argv[:] = [sys.executable, "-P", "-m", "pytest", *request["arguments"]]
+    # A new list, by which those who look for frozen objects see that none of this process's own is frozen.
+    sys.orig_argv = [sys.executable, "-P", "-m", "pytest", *request["arguments"]]
     sys.argv[1:] = request["arguments"]
     importlib.invalidate_caches()
     hidden.hide()

@@ -24,10 +24,11 @@ def living_holders(held: object, kind: type) -> list[Any]:
     Of frozen ones, those that only code in C or another task of asyncio holds are not found.
     """
     # To ask for what refers to something is three times as fast as to look at all objects.
-    shown = gc.get_referrers(held, sys)
+    shown = gc.get_referrers(held, *sys.orig_argv[:1])
     holders = {id(holder): holder for holder in shown if type(holder) is kind and _refers(holder, held)}
-    # Python 3.12 freezes some objects by itself, and not this one.
-    if gc.get_freeze_count() and not any(holder is sys.modules for holder in shown):
+    # Python 3.12 freezes some objects by itself; this list it does not, which is as old as the process, or as the fork
+    # that stands for one (`against.warm_process`) and may well keep what was there before.
+    if gc.get_freeze_count() and not any(holder is sys.orig_argv for holder in shown):
         variables = _variables(sys._getframe(1))  # noqa: SLF001 - documented
         frozen = _reachable(kind, (sys.modules, contextvars.copy_context(), *variables))
         holders |= {id(holder): holder for holder in frozen if _refers(holder, held)}

@@ -87,11 +87,11 @@ class RuleWithoutTest(Reason, frozen=True):
     """A rule of the suite matches no test."""
 
     CODE = Code.BAD_OPTION
-    SENTENCE = (
-        "{rule} matches no test: correct the pattern, which has to fit the whole node id (tests/test_a.py::test_b, "
-        "from the root directory), or remove it"
+    SENTENCE = "{rule} matches no test"
+    REMEDY = (
+        "correct the pattern, which has to fit the whole node id (tests/test_a.py::test_b, from the root directory), "
+        "or remove it"
     )
-    ADVICE = "correct the pattern, or remove the rule"
 
     rule: str
 

@@ -58,9 +58,3 @@ def process():
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Begin with the rehearsal, most of which waits: the other tests run meanwhile."""
-    items.sort(key=lambda item: item.path.name != "test_day.py")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 from contextlib import closing
 from pathlib import Path
 
+import kept
 import pytest
 import torch
 from facts import misses, says, why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, load, triton
+from pytest_torchprof.capture import triton_kernels
 from pytest_torchprof.limits.seen import CarriedTogether
 from pytest_torchprof.reasons.operators_untold import NothingToFuse
 
@@ -92,12 +95,17 @@ def test_in_compiled_code_the_range_tells(kernels, record):
     profile.expect(kernels={triton("user"): 1, triton("poi"): 2}, only_kernels=triton())
 
 
-def test_in_a_graph_the_process_tells(kernels, record):
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_in_a_graph_the_process_tells(kernels, record, monkeypatch, is_frozen):
     x, graph = torch.zeros(1024, device="cuda"), torch.cuda.CUDAGraph()
     kernels.plus_one[(8,)](x, 1024, block=128)
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
         kernels.plus_one[(8,)](x, 1024, block=128)
+    if is_frozen:
+        triton_kernels._compiled_here.cache_clear()
+        monkeypatch.setattr(gc, "get_freeze_count", kept.count)
+        gc.freeze()
     record(graph.replay).expect(kernels={triton("user"): 1})
 
 
