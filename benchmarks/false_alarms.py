@@ -4,7 +4,7 @@ Processes that run one after the other sample the same workloads with the plugin
 first round, with 10 % and 20 % more work. Each process's samples are then the baseline of the next one's, and the
 plugin's own rules say how they compare: slower only if they still look so with a second batch. No sample is dropped.
 
-    python benchmarks/false_alarms.py [--processes 32] [--rounds 4] [--tolerance 0.10] [--keep FILE]
+    python benchmarks/false_alarms.py [--device cuda] [--processes 32] [--rounds 4] [--tolerance 0.10] [--keep FILE]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_torchprof.baseline.entry import times
+from pytest_torchprof.capture import pick_device
 from pytest_torchprof.capture.samples import Samples
 from pytest_torchprof.compare.time_changes import time_verdict
 
@@ -31,19 +32,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNCHANGED, *SLOWER = REPEATS = (10, 11, 12)
-CLOCK = {"clock": "perf_counter"}
+CLOCKS = {"cpu": "perf_counter", "cuda": "events"}
 
 
-def workloads() -> dict[str, Callable[[], object]]:
+def workloads(device: str) -> dict[str, Callable[[], object]]:
     """Return what one repeat of each workload does."""
     torch.set_num_threads(1)
-    small, square, large = torch.ones(256), torch.ones(128, 128), torch.ones(1 << 19)
-    return {
+    side, numbers = (128, 1 << 19) if device == "cpu" else (2048, 1 << 26)
+    small, square, large = (torch.ones(size, device=device) for size in ((256,), (side, side), (numbers,)))
+    of_both: dict[str, Callable[[], object]] = {
         "small operators": lambda: small.add(1).mul(2).relu().sum(),
         "matrix product": lambda: square @ square,
         "memory": lambda: large.add(1),
-        "Python": lambda: sum(i * i for i in range(2000)),
     }
+    return of_both | ({"Python": lambda: sum(i * i for i in range(2000))} if device == "cpu" else {})
 
 
 def call(once: Callable[[], object], repeats: int) -> None:
@@ -52,14 +54,14 @@ def call(once: Callable[[], object], repeats: int) -> None:
         once()
 
 
-def sample(rounds: int) -> None:
+def sample(device: str, rounds: int) -> None:
     """Print, as one line of JSON, two batches of samples per workload, amount of work and round."""
     found: list[str] = []
     for number in range(rounds):
-        for name, once in workloads().items():
+        for name, once in workloads(device).items():
             # Slower ones in the first round only: what takes the most pairs is the rate that should be near zero.
             for repeats in REPEATS if number == 0 else (UNCHANGED,):
-                samples = Samples("cpu", "hot")
+                samples = Samples(pick_device(device), "hot")
                 for _ in samples.settle():
                     call(once, repeats)
                 for _ in range(2):
@@ -71,11 +73,11 @@ def sample(rounds: int) -> None:
     print(f"[{', '.join(found)}]")
 
 
-def measured(processes: int, rounds: int) -> list[dict[tuple[str, int, int], list[list[float]]]]:
+def measured(device: str, processes: int, rounds: int) -> list[dict[tuple[str, int, int], list[list[float]]]]:
     """Return the batches of each process by workload, round and repeats."""
     runs = []
     for index in range(processes):
-        command = [sys.executable, __file__, "--sample", str(rounds)]
+        command = [sys.executable, __file__, "--device", device, "--sample", str(rounds)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         runs.append({(name, number, repeats): batches for name, number, repeats, batches in json.loads(done.stdout)})
         print(f"\r{index + 1} of {processes} processes", end="", file=sys.stderr)
@@ -83,29 +85,32 @@ def measured(processes: int, rounds: int) -> list[dict[tuple[str, int, int], lis
     return runs
 
 
-def judged(baseline: list[list[float]], run: list[list[float]], tolerance: float) -> tuple[str, str]:
+def judged(clock: str, baseline: list[list[float]], run: list[list[float]], tolerance: float) -> tuple[str, str]:
     """Return the verdict after the first batch, and the one that counts."""
-    old = times(CLOCK, [*baseline[0], *baseline[1]])
+    of_clock = {"clock": clock}
+    old = times(of_clock, [*baseline[0], *baseline[1]])
 
     def held(samples: list[float], *, confirmed: bool) -> str:
-        return time_verdict(old, times(CLOCK, samples, confirmed=confirmed), tolerance)
+        return time_verdict(old, times(of_clock, samples, confirmed=confirmed), tolerance)
 
     first = held(run[0], confirmed=False)
     return first, held([*run[0], *run[1]], confirmed=True) if first == "ambiguous" else first
 
 
-def machine() -> str:
+def machine(device: str) -> str:
     """Return what this was run on, and how busy that was."""
+    gpu = f"{torch.cuda.get_device_name()}, " if device == "cuda" else ""
     model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
-        f"{model.partition(':')[2].strip() or platform.processor()}, {os.cpu_count()} CPUs, load {load}, "
+        f"{gpu}{model.partition(':')[2].strip() or platform.processor()}, {os.cpu_count()} CPUs, load {load}, "
         f"Python {platform.python_version()}, torch {torch.__version__}, {datetime.now().astimezone():%Y-%m-%d}"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=CLOCKS, default="cpu")
     parser.add_argument("--processes", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--tolerance", type=float, default=0.10)
@@ -113,17 +118,17 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.sample:
-        sample(asked.sample)
+        sample(asked.device, asked.sample)
         return
     began = time.monotonic()
-    runs = measured(asked.processes, asked.rounds)
+    runs = measured(asked.device, asked.processes, asked.rounds)
     if asked.keep:
         asked.keep.write_text(json.dumps([[[*key, batches] for key, batches in run.items()] for run in runs]))
-    print(f"{machine()}; {time.monotonic() - began:.0f} s, tolerance {asked.tolerance:.0%}")
+    print(f"{machine(asked.device)}; {time.monotonic() - began:.0f} s, tolerance {asked.tolerance:.0%}")
     print(f"{'work':>6} {'workload':<16} {'pairs':>5} {'worse':>7} {'ambiguous':>10} {'measured again':>15}")
     for repeats in REPEATS:
         pairs = [
-            (key[0], *judged(baseline[key[0], key[1], UNCHANGED], run[key], asked.tolerance))
+            (key[0], *judged(CLOCKS[asked.device], baseline[key[0], key[1], UNCHANGED], run[key], asked.tolerance))
             for baseline, run in zip(runs, [*runs[1:], runs[0]], strict=True)
             for key in run
             if key[2] == repeats

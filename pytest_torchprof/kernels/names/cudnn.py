@@ -73,7 +73,7 @@ _WORDS: Final = word_table(
     conv: implicit_convolve explicit_convolve precomputed_convolve convolve_common_engine xmma_cudnn:: conv2d_c1
     conv: winograd Winograd fft2d_ fft1d_ flip_filter wgrad_alg wgrad2d_ dgrad2d_ dgrad_engine dgrad_alg wgrad_engine
     conv: conv2d_grouped_direct dgrad2d_grouped_direct depthwise_fprop depthwise_bprop cask_cudnn _cudnn::xmma
-    conv: nchwToNhwc
+    conv: nchwToNhwc nchwAddPadding nhwcAddPadding
     conv: nhwcToNchw nchwToFoldedNhwc nhwcToFoldedNhwc foldedNhwcToNhwc foldedNhwcToNchw ncdhwToNdhwc ndhwcToNcdhw
     conv: kern_precompute_indices
     pointwise: op_generic_tensor op_tensor_kernel add_tensor_kernel scalePackedTensor
@@ -82,7 +82,10 @@ _WORDS: Final = word_table(
     pointwise: elemWiseRNNcell LSTM_elementWise GRU_elementWise GENERIC_elementWise persistRNN_addBias
     """
 )
-_CONVERSIONS: Final = ("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc")
+_CONVERSIONS: Final = (
+    *("nchwTo", "nhwcTo", "foldedNhwc", "ncdhwTo", "ndhwcTo", "Nchw", "Nhwc"),
+    *("nchwAddPadding", "nhwcAddPadding"),
+)
 _OPS_WORDS: Final = word_table(
     """
     pointwise: scalePackedTensor scaleTensor
