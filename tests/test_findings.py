@@ -1431,6 +1431,18 @@ def test_work_of_the_cpu_before_every_kernel_is_not_done_once(findings):
     assert found.remedy == type(found).REMEDY
 
 
+@pytest.mark.parametrize(("wait_us", "launches"), [(300, True), (3000, False)])
+def test_a_model_whose_small_kernels_are_launched_slowly_does_nothing_else(wait_us, launches, findings):
+    """On an H200, with Python's stacks recorded, eager models waited 0.2 to 0.5 ms for each kernel of 2 us."""
+    builder = steps(length=100 * wait_us)
+    for at in range(0, 100 * wait_us, wait_us):
+        builder.op("prepare", at, wait_us - 20)
+        builder.launched(MUL, at + wait_us - 18, dur=2)
+    found = findings(builder)["overhead-bound"]
+    assert found.launch_ratio > 100
+    assert (found.message == found.words(type(found).SENTENCE)) == launches
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_who_has_compiled_is_not_told_to_compile(compiled, findings):
     builder = steps()

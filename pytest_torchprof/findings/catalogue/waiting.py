@@ -86,7 +86,9 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     _WARM_UP = "record warm steps: more warm-up calls (warmup=), and what is done once before them"
     _WARM_STEPS = "record warm steps: more warm-up calls (warmup=)"
     _TOO_LARGE = 100
-    """The launch ratio from which on it says nothing about launches."""
+    """The launch ratio from which on it may say nothing about launches."""
+    _LONG_US = 1000.0
+    """A mean wait in which the CPU does something else than launch; with Python's stacks recorded a launch takes half."""
 
     time_us: float
     """The time in which the GPU waited for launches; of several GPUs the mean."""
@@ -115,7 +117,13 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def message(self) -> str:
-        return self.words(self.SENTENCE if self.launch_ratio <= self._TOO_LARGE else self._MOSTLY_ELSE)
+        return self.words(self._MOSTLY_ELSE if self._is_else else self.SENTENCE)
+
+    @property
+    def _is_else(self) -> bool:
+        """Whether the CPU did not launch but do something else: an eager model's small kernels are launched one by one."""
+        rarely = self.launch_ratio > self._TOO_LARGE and self.time_us >= self._LONG_US * self.gaps
+        return rarely or self._is_once
 
     @property
     def _is_once(self) -> bool:
