@@ -88,7 +88,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     _TOO_LARGE = 100
     """The launch ratio from which on it may say nothing about launches."""
     _LONG_US = 1000.0
-    """A mean wait in which the CPU does something else than launch; with Python's stacks recorded a launch takes half."""
+    """A mean wait in which the CPU does more than launch; with Python's stacks recorded a launch takes half of it."""
 
     time_us: float
     """The time in which the GPU waited for launches; of several GPUs the mean."""
@@ -121,7 +121,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def _is_else(self) -> bool:
-        """Whether the CPU did not launch but do something else: an eager model's small kernels are launched one by one."""
+        """Whether the CPU did something else than launch: an eager model has many short waits."""
         rarely = self.launch_ratio > self._TOO_LARGE and self.time_us >= self._LONG_US * self.gaps
         return rarely or self._is_once
 
