@@ -21,7 +21,15 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import GpuWasMeasured, NothingWasRun, RecordedElsewhere
+from pytest_torchprof.reasons.recordings import (
+    BuiltInMemory,
+    GpuWasMeasured,
+    NoFolderOfRanks,
+    NothingWasRun,
+    NoTracesThere,
+    RecordedElsewhere,
+    RecordingGone,
+)
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import path_given, read
@@ -310,14 +318,9 @@ class Profile(Analysis):
         target = path_given(path, "save()")
         self._look("save")
         if self.trace.path is None:
-            problem = "this trace was built in memory; there is no recording to save"
-            raise UnreadableRecording(problem, Code.RECORDING_MISSING)
+            raise UnreadableRecording.because(BuiltInMemory())
         if not os.path.exists(self.trace.path):  # noqa: PTH110 - see recording
-            raise UnreadableRecording(
-                f"The recording {os.path.basename(self.trace.path)} is gone: that of a measurement is kept until its "  # noqa: PTH119
-                "test has ended. Call save() in the test itself, or keep all recordings with --torchprof-save=DIR.",
-                Code.RECORDING_MISSING,
-            )
+            raise UnreadableRecording.because(RecordingGone(os.path.basename(self.trace.path)))  # noqa: PTH119 - as above
         from pytest_torchprof.recording.writer import copy  # noqa: PLC0415 - only who asks pays
 
         copy(self.trace.path, target)
@@ -358,9 +361,7 @@ def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> I
             # The next one takes as much memory again.
             profile = None
     if not count:
-        beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
-        problem = f"There are no traces in the folder {os.fspath(folder)}: {beside}. Check the path."
-        raise UnreadableRecording(problem, Code.RECORDING_MISSING)
+        raise UnreadableRecording.because(NoTracesThere(os.fspath(folder), len(files)))
 
 
 def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> Job:
@@ -371,8 +372,7 @@ def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> 
     """
     place = path_given(folder, "load_ranks()")
     if not os.path.isdir(place):  # noqa: PTH112 - see recording
-        problem = f"{place} is no folder: expected one with the recordings of a job's ranks, a file for each"
-        raise UnreadableRecording(problem, Code.RECORDING_MISSING)
+        raise UnreadableRecording.because(NoFolderOfRanks(place))
     from pytest_torchprof.analysis.joining import joined  # noqa: PLC0415 - who looks at one rank needs none of it
     from pytest_torchprof.analysis.rank_parts import part_of  # noqa: PLC0415 - as above
 

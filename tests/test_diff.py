@@ -182,7 +182,7 @@ def test_the_command_says_what_differs_and_exits_one(recording, capsys):
         (["missing.json", "missing.json"], "missing.json"),
         (["one.json"], "B"),
         (["a", "b", "--what"], "unknown option '--what'"),
-        (["{folder}", "{folder}"], "There are no traces in the folder"),
+        (["{folder}", "{folder}"], "[recording-missing]"),
         (["{folder}", "one.json"], "is a folder and the other is not"),
     ],
 )

@@ -114,7 +114,7 @@ def test_half_a_character_in_a_label_is_named(pytester):
     )
     result = pytester.runpytest()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*TorchprofError: *ud800* cannot be written into a recording: it holds half of a*"])
+    result.stdout.fnmatch_lines(["*TorchprofError: *ud800*"])
     result.stdout.no_fnmatch_line("*recording_file.py*")
 
 

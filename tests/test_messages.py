@@ -50,6 +50,7 @@ from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
 from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess, RankTooLate
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
+from pytest_torchprof.reasons.plugins import Brings, BringsSomethingElse, Lack, UnusableLimit, UnusableRule
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
 from pytest_torchprof.reasons.starting import LeftOver
@@ -261,6 +262,9 @@ EXAMPLES = {
         RankTooLate(3000, Goal(RunPoint.STEP, 2, "<label>"), 2500.0, RankProcess(4711, "<host>")),
     ),
     NotReadBack: tuple(NotReadBack(cause, cause.CODE) for cause in (JsonInvalid("<error>"), JsonCutOff())),
+    BringsSomethingElse: tuple(BringsSomethingElse(expected, "<got>") for expected in Brings),
+    UnusableLimit: (UnusableLimit("<limit>", Lack.NAME), UnusableLimit("<limit>", Lack.FUNCTIONS)),
+    UnusableRule: tuple(UnusableRule("<finding>", lack) for lack in (Lack.CODE, Lack.FUNCTION, Lack.NEEDS)),
     CallWithout: (
         *(CallWithout("<call>", takes, "<got>") for takes in Takes),
         CallWithout("<call>", Takes.PROFILE, "<got>", Code.BAD_VALUE),

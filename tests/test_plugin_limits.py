@@ -9,6 +9,14 @@ import pytest
 from conftest import PREAMBLE
 
 from pytest_torchprof.limits.seen import Unworded
+from pytest_torchprof.reasons.plugins import (
+    Brings,
+    BringsSomethingElse,
+    FieldOfLimit,
+    KeywordTaken,
+    Lack,
+    UnusableLimit,
+)
 
 pytestmark = pytest.mark.any_torch
 
@@ -199,20 +207,23 @@ def test_who_ends_the_run_from_a_check_ends_it(pytester):
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
-        ('[Limit(name="max_kernels", read=whole_number, check=check)]', "'max_kernels' has a meaning already"),
-        ('[Limit(name="warmup", read=whole_number, check=check)]', "'warmup' has a meaning already"),
-        ('[Limit(name="x", read=whole_number, check=check) for _ in "ab"]', "'x' has a meaning already"),
+        ('[Limit(name="max_kernels", read=whole_number, check=check)]', KeywordTaken("'max_kernels'", "max_kernels")),
+        ('[Limit(name="warmup", read=whole_number, check=check)]', KeywordTaken("'warmup'", "warmup")),
+        ('[Limit(name="x", read=whole_number, check=check) for _ in "ab"]', KeywordTaken("'x'", "x")),
         (
             '[Limit(name="x", read=whole_number, check=check, settings=(Setting(name="allow_syncs", read=int),))]',
-            "'allow_syncs' has",
+            KeywordTaken("'x'", "allow_syncs"),
         ),
-        ('[Limit(name="no name", read=whole_number, check=check)]', "its name is a keyword of the marker"),
-        ('[Limit(name="x", read=None, check=check)]', "read and check are functions"),
-        ('[Limit(name="x", read=whole_number, check=check, needs="quantum")]', "not 'quantum'"),
-        ('[Limit(name="x", read=whole_number, check=check, unit="parsec")]', "not 'parsec'"),
-        ('Limit(name="x", read=whole_number, check=check)', "expected a list of limits"),
-        ("[None]", "expected a Limit, got None"),
-        ("5", "expected a list of limits, got 5"),
+        ('[Limit(name="no name", read=whole_number, check=check)]', UnusableLimit("'no name'", Lack.NAME)),
+        ('[Limit(name="x", read=None, check=check)]', UnusableLimit("'x'", Lack.FUNCTIONS)),
+        (
+            '[Limit(name="x", read=whole_number, check=check, needs="quantum")]',
+            FieldOfLimit("'x'", "needs", "'gpu' or 'compile'", "'quantum'"),
+        ),
+        ('[Limit(name="x", read=whole_number, check=check, unit="parsec")]', "parsec"),
+        ('Limit(name="x", read=whole_number, check=check)', "[bad-option]"),
+        ("[None]", BringsSomethingElse(Brings.LIMIT, "None")),
+        ("5", BringsSomethingElse(Brings.LIMITS, "5")),
     ],
 )
 def test_what_is_no_limit_or_takes_anothers_place_is_bad_usage(run_tests, pytester, limits, problem):
@@ -223,7 +234,8 @@ def test_what_is_no_limit_or_takes_anothers_place_is_bad_usage(run_tests, pytest
     pytester.makeconftest(source.replace(listed, limits))
     result = run_tests(TEST.replace("WORK", "torch.sin(x)"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*pytest_torchprof_limits: *{problem}*bad-option*"])
+    said = str(problem).removesuffix(" [bad-option]")
+    result.stderr.fnmatch_lines([f"*pytest_torchprof_limits: *{said}*bad-option*"])
 
 
 def test_limits_may_share_a_setting(run_tests, pytester):

@@ -11,11 +11,12 @@ import zipfile
 
 import pytest
 from builder import TraceBuilder, own_recording, write
-from facts import why_unreadable
+from facts import says, why_refused, why_unreadable
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.recordings import NoTracesThere
 from pytest_torchprof.reasons.unreadable import (
     BinaryData,
     EmptyFile,
@@ -240,8 +241,7 @@ def test_json_that_is_only_called_so_is_read(tmp_path):
 
 def test_a_folder_without_traces_is_an_error(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(UnreadableRecording, match=re.escape(f"no traces in the folder {tmp_path}")):
-        load(tmp_path)
+    assert says(why_refused(lambda: load(tmp_path)), NoTracesThere, folder=str(tmp_path), json_files=0)
     assert main(["analyze", str(tmp_path), "--json"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
@@ -253,8 +253,7 @@ def test_other_json_beside_the_traces_of_a_folder_is_passed_over(tmp_path, capsy
     assert len(load(tmp_path)) == 1
     assert main(["analyze", str(tmp_path)]) == 0
     (tmp_path / "a.json").unlink()
-    with pytest.raises(UnreadableRecording, match="none of its 2 JSON files is one"):
-        load(tmp_path)
+    assert says(why_refused(lambda: load(tmp_path)), NoTracesThere, json_files=2)
     assert main(["analyze", str(tmp_path)]) == 2
     assert "none of its 2" in capsys.readouterr().err
 

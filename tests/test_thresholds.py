@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from builder import TraceBuilder
+from facts import says
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
 from pytest_torchprof.findings import RULES, find, with_thresholds
 from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.thresholds import NoThresholdForm, ThresholdTwice, UnknownThreshold, WrongThreshold
 from pytest_torchprof.testing import hookspecs
 
 pytestmark = pytest.mark.any_torch
@@ -197,21 +199,27 @@ def test_kernels_without_a_length_are_no_error_at_any_threshold(code, value, tmp
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "kind", "facts"),
     [
-        (["hotspot.shares = 0.6"], "there is no threshold 'hotspot.shares'; known are: below-roofline.least_us, "),
-        (["hotspot.share"], "'hotspot.share': expected NAME = VALUE, e.g. hotspot.share = 0.6"),
-        (["hotspot.share = much"], "hotspot.share = much: expected a number of at least 0 (its default is 0.4)"),
-        (["hotspot.share = -1"], "expected a number of at least 0"),
-        (["hotspot.share = nan"], "expected a number of at least 0"),
-        (["hotspot.names = 2.5"], "of at least 0 (its default is 3)"),
-        (["hotspot.share = 0.5", "hotspot.share=0.6"], "hotspot.share is given twice"),
+        (["hotspot.shares = 0.6"], UnknownThreshold, {"name": "hotspot.shares"}),
+        (["hotspot.share"], NoThresholdForm, {}),
+        (["hotspot.share = much"], WrongThreshold, {"got": "much", "is_whole": False, "default": 0.4}),
+        (["hotspot.share = -1"], WrongThreshold, {"got": "-1"}),
+        (["hotspot.share = nan"], WrongThreshold, {"got": "nan"}),
+        (["hotspot.names = 2.5"], WrongThreshold, {"got": "2.5", "is_whole": True, "default": 3}),
+        (["hotspot.share = 0.5", "hotspot.share=0.6"], ThresholdTwice, {"name": "hotspot.share"}),
     ],
 )
-def test_what_cannot_be_a_threshold_is_refused(given, words):
+def test_what_cannot_be_a_threshold_is_refused(given, kind, facts):
     with pytest.raises(UnknownLimit) as refused:
         with_thresholds(RULES, given)
-    assert words in str(refused.value)
+    assert says(refused.value.reason, kind, **facts)
+
+
+def test_the_names_that_there_are_are_listed():
+    with pytest.raises(UnknownLimit) as refused:
+        with_thresholds(RULES, ["hotspot.shares = 0.6"])
+    assert refused.value.reason.known[0] == "below-roofline.least_us"
 
 
 MANY = """
@@ -236,9 +244,9 @@ def test_a_wrong_threshold_in_the_ini_file_is_one_usage_error_with_the_names(run
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     errors = [line for line in result.errlines if line.startswith("ERROR")]
     assert len(errors) == 1
-    assert errors[0].startswith(
-        "ERROR: torchprof_thresholds: there is no threshold 'hotspot.shares'; known are: below-"
-    )
+    assert errors[0].startswith("ERROR: torchprof_thresholds: ")
+    assert "'hotspot.shares'" in errors[0]
+    assert "hotspot.share," in errors[0]
 
 
 def test_another_plugins_rule_may_have_thresholds(run_tests, pytester):
@@ -265,4 +273,6 @@ def test_analyze_takes_thresholds_too(capsys, tmp_path):
     assert main(["analyze", str(tmp_path), "--threshold=hotspot.share=0.6"]) == 0
     assert "Hotspot" not in capsys.readouterr().out
     assert main(["analyze", path, "--threshold", "hotspot.shares=0.6"]) == 2
-    assert "--threshold: there is no threshold 'hotspot.shares'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--threshold: " in error
+    assert "'hotspot.shares'" in error

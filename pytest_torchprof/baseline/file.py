@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 LOCK: Final = ".torchprof.lock"
 IGNORED: Final = f".gitignore\n{LOCK}\n{UNFINISHED}\n"
 LOCK_SECONDS: Final = 120
-_ROOM: Final = "make room on the disk"
 
 
 class BaselineFile(Struct, frozen=True, kw_only=True):
@@ -68,11 +67,9 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
 def writing(path: Path) -> Iterator[None]:
     """Hold the lock of a file's folder; TorchprofError if the folder cannot be written."""
     if path.parent.name == FOLDER and path.parent.is_symlink():
-        raise TorchprofError(
-            f"{path}: not written: {path.parent} is a link, and nothing is written through it; "
-            "remove it, or choose another folder with --torchprof-baseline-dir",
-            Code.BASELINE_NOT_WRITTEN,
-        )
+        from pytest_torchprof.reasons.not_written import BaselineBehindLink  # noqa: PLC0415 - for what fails alone
+
+        raise TorchprofError.because(BaselineBehindLink(str(path), str(path.parent)))
     from filelock import Timeout  # noqa: PLC0415 - only who writes pays
 
     try:
@@ -80,18 +77,14 @@ def writing(path: Path) -> Iterator[None]:
         with _only_writer(path.parent):
             yield
     except Timeout:
-        raise TorchprofError(
-            f"{path}: not written: another process has held {path.parent / LOCK} for {LOCK_SECONDS} s; "
-            "end it, then update again",
-            Code.BASELINE_NOT_WRITTEN,
-        ) from None
+        from pytest_torchprof.reasons.not_written import BaselineLocked  # noqa: PLC0415 - for what fails alone
+
+        raise TorchprofError.because(BaselineLocked(str(path), str(path.parent / LOCK), LOCK_SECONDS)) from None
     except OSError as error:
-        raise TorchprofError(
-            f"{path}: the baseline was not written ({error.strerror or error}); what was there is unchanged: "
-            f"{_ROOM if error.errno == ENOSPC else 'make the folder writable'}, or choose another with "
-            "--torchprof-baseline-dir",
-            Code.BASELINE_NOT_WRITTEN,
-        ) from None
+        from pytest_torchprof.reasons.not_written import BaselineNotWritten  # noqa: PLC0415 - for what fails alone
+
+        why = BaselineNotWritten(str(path), str(error.strerror or error), is_full=error.errno == ENOSPC)
+        raise TorchprofError.because(why) from None
 
 
 class MergedTexts(Struct, frozen=True, kw_only=True):
@@ -181,10 +174,9 @@ def text_of(path: Path, entries: Mapping[str, WrittenEntry]) -> bytes:
     """Return the text of a file with these entries; TorchprofError if a file may not be so large."""
     text = dumps(entries)
     if len(text) > MOST_BYTES:
-        raise TorchprofError(
-            f"{path}: not written: it would be larger than {MOST_BYTES // 1024**2} MiB; divide the test file",
-            Code.BASELINE_NOT_WRITTEN,
-        )
+        from pytest_torchprof.reasons.not_written import BaselineTooLargeToWrite  # noqa: PLC0415 - for what fails alone
+
+        raise TorchprofError.because(BaselineTooLargeToWrite(str(path), MOST_BYTES // 1024**2))
     return text
 
 

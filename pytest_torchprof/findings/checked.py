@@ -13,13 +13,15 @@ from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.findings.finding import Finding, Need, Rule, Severity
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, describe, is_of_the_code, not_measured
 from pytest_torchprof.reasons.findings import RuleRaised, RuleReturned
+from pytest_torchprof.reasons.plugins import Brings, BringsSomethingElse, FindingTaken, Lack, UnusableRule
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_torchprof.reasons.reason import Reason
 
 
 def checked_rules(brought: object, known: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -28,28 +30,29 @@ def checked_rules(brought: object, known: Iterable[Rule]) -> tuple[Rule, ...]:
     UnknownLimit: it brings something that is no rule, or a rule with the code of a known finding.
     """
     if not isinstance(brought, Iterable):
-        raise UnknownLimit(f"expected a list of rules, got {printable_line(repr(brought), 60)}", Code.BAD_OPTION)
+        raise UnknownLimit.because(BringsSomethingElse(Brings.RULES, printable_line(repr(brought), 60)))
     codes = {rule.code for rule in known}
     rules: list[Rule] = []
     for rule in brought:
         if not isinstance(rule, Rule):
-            raise UnknownLimit(f"expected a Rule, got {printable_line(repr(rule), 60)}", Code.BAD_OPTION)
+            raise UnknownLimit.because(BringsSomethingElse(Brings.RULE, printable_line(repr(rule), 60)))
         if problem := _problem_of(rule, codes):
-            raise UnknownLimit(f"the rule of {rule.code!r}: {problem}", Code.BAD_OPTION)
+            raise UnknownLimit.because(problem)
         codes.add(rule.code)
         rules.append(_guarded(rule))
     return tuple(rules)
 
 
-def _problem_of(rule: Rule, codes: set[str]) -> str | None:
+def _problem_of(rule: Rule, codes: set[str]) -> Reason | None:
+    shown = repr(rule.code)
     if not isinstance(rule.code, str):
-        return "its code is a text"
+        return UnusableRule(shown, Lack.CODE)
     if rule.code in codes:
-        return f"{rule.code!r} is a finding already; choose another code"
+        return FindingTaken(rule.code)
     if not callable(rule.find):
-        return "find is a function"
+        return UnusableRule(shown, Lack.FUNCTION)
     if not isinstance(rule.needs, tuple) or not all(isinstance(need, Need) for need in rule.needs):
-        return "needs is a tuple of what pytest_torchprof.findings.finding calls a Need"
+        return UnusableRule(shown, Lack.NEEDS)
     return None
 
 

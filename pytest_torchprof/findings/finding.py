@@ -10,7 +10,6 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of a field, which msgspec looks up)
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.findings import (
     BlocksNotRecorded,
@@ -375,19 +374,26 @@ def _time_ns(groups: Iterable[Group]) -> int:
 
 def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:
     """Return the rules with thresholds set as ``code.name = value``; UnknownLimit with the names there are."""
-    rules = tuple(rules)
+    rules, given = tuple(rules), tuple(given)
+    if not given:
+        return rules
+    from pytest_torchprof.reasons.thresholds import (  # noqa: PLC0415 - who sets none does without
+        NoThresholdForm,
+        ThresholdTwice,
+        UnknownThreshold,
+    )
+
     known = {f"{rule.code}.{each.name}": (rule.code, each) for rule in rules for each in rule.thresholds}
     changed: dict[str, dict[Threshold, float]] = defaultdict(dict)
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value:
-            raise UnknownLimit(f"{text!r}: expected NAME = VALUE, e.g. hotspot.share = 0.6")
+            raise UnknownLimit.because(NoThresholdForm(repr(text)))
         if name not in known:
-            problem = f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}"
-            raise UnknownLimit(problem, Code.UNKNOWN_KEYWORD)
+            raise UnknownLimit.because(UnknownThreshold(name, tuple(sorted(known))))
         code, threshold = known[name]
         if threshold in changed[code]:
-            raise UnknownLimit(f"{name} is given twice")
+            raise UnknownLimit.because(ThresholdTwice(name))
         changed[code][threshold] = _number(name, value, threshold)
     return tuple(replace(rule, changed=changed[rule.code]) if rule.code in changed else rule for rule in rules)
 
@@ -400,6 +406,7 @@ def _number(name: str, text: str, threshold: Threshold) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        kind = "a whole number" if whole else "a number"
-        raise UnknownLimit(f"{name} = {text}: expected {kind} of at least 0 (its default is {threshold.value:g})")
+        from pytest_torchprof.reasons.thresholds import WrongThreshold  # noqa: PLC0415 - for what is refused alone
+
+        raise UnknownLimit.because(WrongThreshold(name, text, whole, threshold.value))
     return value

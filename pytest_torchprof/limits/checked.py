@@ -13,10 +13,17 @@ from pytest_torchprof.limits import evidence, seen
 from pytest_torchprof.limits.evidence import LineInWords
 from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Unit, Verdict, unmeasured
 from pytest_torchprof.limits.seen import InWords, Unworded
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, describe, is_of_the_code
 from pytest_torchprof.reasons.limits import CheckRaised, NoVerdict, UnreadableVerdict, WithoutReason
+from pytest_torchprof.reasons.plugins import (
+    Brings,
+    BringsSomethingElse,
+    FieldOfLimit,
+    KeywordTaken,
+    Lack,
+    UnusableLimit,
+)
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated, printable_line
 
@@ -32,16 +39,16 @@ def checked_limits(brought: object, known: Iterable[Limit], options: Iterable[st
     Raises UnknownLimit if it brings something else, or would replace a keyword that has a meaning already.
     """
     if not isinstance(brought, Iterable):
-        raise UnknownLimit(f"expected a list of limits, got {printable_line(repr(brought), 60)}", Code.BAD_OPTION)
+        raise UnknownLimit.because(BringsSomethingElse(Brings.LIMITS, printable_line(repr(brought), 60)))
     meanings: dict[str, object] = dict.fromkeys(options)
     for limit in known:
         meanings |= _keywords_of(limit)
     limits: list[Limit] = []
     for limit in brought:
         if not isinstance(limit, Limit):
-            raise UnknownLimit(f"expected a Limit, got {printable_line(repr(limit), 60)}", Code.BAD_OPTION)
+            raise UnknownLimit.because(BringsSomethingElse(Brings.LIMIT, printable_line(repr(limit), 60)))
         if problem := _problem_of(limit, meanings):
-            raise UnknownLimit(f"the limit {limit.name!r}: {problem}", Code.BAD_OPTION)
+            raise UnknownLimit.because(problem)
         meanings |= _keywords_of(limit)
         limits.append(_guarded(limit))
     return tuple(limits)
@@ -51,19 +58,21 @@ def _keywords_of(limit: Limit) -> dict[str, object]:
     return {limit.name: limit, **{setting.name: setting for setting in limit.settings}}
 
 
-def _problem_of(limit: Limit, meanings: Mapping[str, object]) -> str | None:
+def _problem_of(limit: Limit, meanings: Mapping[str, object]) -> Reason | None:
+    shown = repr(limit.name)
     if not (isinstance(limit.name, str) and limit.name.isidentifier()):
-        return "its name is a keyword of the marker, so a name as Python has them"
+        return UnusableLimit(shown, Lack.NAME)
     for name, meaning in _keywords_of(limit).items():
         # Limits may share a setting.
         if name in meanings and meanings[name] is not meaning:
-            return f"{name!r} has a meaning already; choose another name"
+            return KeywordTaken(shown, name)
     if not (callable(limit.read) and callable(limit.check)):
-        return "read and check are functions"
+        return UnusableLimit(shown, Lack.FUNCTIONS)
     if limit.needs not in (GPU, COMPILE):
-        return f"needs is {GPU!r} or {COMPILE!r}, not {limit.needs!r}"
+        return FieldOfLimit(shown, "needs", f"{GPU!r} or {COMPILE!r}", repr(limit.needs))
     if limit.unit is not None and limit.unit not in get_args(Unit):
-        return f"unit is {enumerated(list(map(repr, get_args(Unit))))}, or None, not {limit.unit!r}"
+        known = f"{enumerated(list(map(repr, get_args(Unit))))}, or None"
+        return FieldOfLimit(shown, "unit", known, repr(limit.unit))
     return None
 
 

@@ -20,6 +20,7 @@ from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.no_gpu import CannotInitialize
 from pytest_torchprof.reasons.other_ranks import RankProcess
+from pytest_torchprof.reasons.plugins import Brings, Lack
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
@@ -60,6 +61,8 @@ _VALUES: Final[Mapping[str, Any]] = {
     "Gap": Gap.NO_TIME,
     "Trait": Trait.ASYNC,
     "float | None": None,
+    "Brings": Brings.LIMITS,
+    "Lack": Lack.NAME,
     "NameOf": NameOf.FINDING,
     "NotOnesOwn": NotOnesOwn.COMMON,
     "PartOf": PartOf.VALUE,

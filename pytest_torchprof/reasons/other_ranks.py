@@ -173,3 +173,28 @@ class RanksUnreachable(Reason, frozen=True):
     ADVICE = "look at what rank 0 says"
 
     error: str
+
+
+class NoJobOfRanks(Reason, frozen=True):
+    """Ranks are asked for in a process that runs alone."""
+
+    CODE = Code.NO_JOB
+    FOR_THE_DOCTOR = False
+    ADVICE = "give the test `ranks=2`, or start pytest by torchrun"
+    SENTENCE = (
+        "torchprof.ranks: this test runs in no job of ranks: give it ranks=2 in its marker, or start pytest by torchrun"
+    )
+
+
+class NowhereToMeet(Reason, frozen=True):
+    """The launcher of a job does not say where its ranks meet."""
+
+    CODE = Code.NO_JOB
+    FOR_THE_DOCTOR = False
+    ADVICE = "let the launcher set them"
+    SENTENCE = (
+        "torchprof.ranks: the launcher of {rank} sets no MASTER_ADDR and MASTER_PORT, where ranks meet: set them, "
+        "start pytest by torchrun, or initialize torch.distributed yourself"
+    )
+
+    rank: str

@@ -219,3 +219,89 @@ class NothingWasRun(Reason, frozen=True):
     SENTENCE = "there is no result: the profile was read from a recording, the code was not run"
     MEANING = "a recording that was loaded holds no values"
     ADVICE = "measure the code, or do without `profile.result`"
+
+
+class BuiltInMemory(Reason, frozen=True):
+    """A trace was made by a program and read from no file."""
+
+    CODE = Code.RECORDING_MISSING
+    FOR_THE_DOCTOR = False
+    ADVICE = "save what was read from a file"
+    SENTENCE = "this trace was built in memory; there is no recording to save"
+
+
+class RecordingGone(Reason, frozen=True):
+    """The recording of a measurement was removed when its test had ended."""
+
+    CODE = Code.RECORDING_MISSING
+    FOR_THE_DOCTOR = False
+    ADVICE = "call `save()` in the test, or keep all recordings"
+    SENTENCE = (
+        "The recording {file} is gone: that of a measurement is kept until its test has ended. Call save() in the test "
+        "itself, or keep all recordings with --torchprof-save=DIR."
+    )
+
+    file: str
+
+
+class NoTracesThere(Reason, frozen=True):
+    """A folder holds no trace."""
+
+    CODE = Code.RECORDING_MISSING
+    FOR_THE_DOCTOR = False
+    ADVICE = "check the path"
+
+    folder: str
+    json_files: int
+    """So many files in it are JSON, and no trace."""
+
+    @property
+    def sentence(self) -> str:
+        beside = "no file in it ends in .json or .json.gz"
+        if self.json_files:
+            beside = f"none of its {self.json_files} JSON files is one"
+        return f"There are no traces in the folder {self.folder}: {beside}. Check the path."
+
+
+class NoFolderOfRanks(Reason, frozen=True):
+    """The recordings of a job's ranks are looked for in what is no folder."""
+
+    CODE = Code.RECORDING_MISSING
+    FOR_THE_DOCTOR = False
+    ADVICE = "name a folder"
+    SENTENCE = "{path} is no folder: expected one with the recordings of a job's ranks, a file for each"
+
+    path: str
+
+
+class NoSuchStep(Reason, frozen=True):
+    """A recording has no step of this name."""
+
+    CODE = Code.NOT_IN_RECORDING
+    FOR_THE_DOCTOR = False
+    ADVICE = "name one of those"
+
+    step: str
+    path: str
+    steps: tuple[str, ...]
+    """Those that it has; empty where the whole recording is one."""
+
+    @property
+    def sentence(self) -> str:
+        there = ", ".join(self.steps) or "none, the whole trace is one"
+        return f"there is no {self.step} in {self.path}; steps in it: {there}"
+
+
+class RecordingOfAnother(Reason, frozen=True):
+    """The recording under the name of a measurement is of another one."""
+
+    CODE = Code.REPLAY_MISMATCH
+    FOR_THE_DOCTOR = False
+    SENTENCE = "{path} is a recording of {recorded}, not of {test}"
+    REMEDY = "record it again with --torchprof-save={folder}"
+
+    path: str
+    folder: str
+    recorded: str
+    """The measurement that it is of."""
+    test: str

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import shown
@@ -112,13 +111,12 @@ def _put_key(file: BinaryIO, end: int, value: bytes) -> None:
 
 
 def _half_a_character(error: UnicodeEncodeError) -> TorchprofError:
-    return TorchprofError(
-        f"{error.object!r} cannot be written into a recording: it holds half of a character (a lone surrogate). "
-        "Name the test or the label otherwise.",
-        Code.RECORDING_NOT_WRITTEN,
-    )
+    from pytest_torchprof.reasons.not_written import HalfCharacter  # noqa: PLC0415 - for what fails alone
+
+    return TorchprofError.because(HalfCharacter(repr(error.object)))
 
 
 def _not_copied(source: str, target: str, error: Exception) -> UnreadableRecording:
-    message = f"{shown(source)} cannot be saved as {shown(target)}: {error}."
-    return UnreadableRecording(message, Code.RECORDING_NOT_WRITTEN)
+    from pytest_torchprof.reasons.not_written import RecordingNotCopied  # noqa: PLC0415 - for what fails alone
+
+    return UnreadableRecording.because(RecordingNotCopied(shown(source), shown(target), str(error)))

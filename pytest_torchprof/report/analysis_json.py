@@ -15,8 +15,8 @@ from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.devices.range_names import EACH_STEP, step_name
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.headline import headline_of
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.recordings import NoSuchStep
 from pytest_torchprof.report.columns import COLUMNS
 from pytest_torchprof.report.row_columns import Among, json_values
 from pytest_torchprof.trace.graph_annotations import WITHOUT
@@ -107,10 +107,8 @@ def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
         return analysis.steps
     chosen = [known for known in analysis.steps if known.name == step_name(step)]
     if not chosen:
-        names = ", ".join(known.name for known in analysis.steps if known.name) or "none, the whole trace is one"
-        raise TorchprofError(
-            f"there is no {step_name(step)} in {analysis.trace.path}; steps in it: {names}", Code.NOT_IN_RECORDING
-        )
+        names = tuple(known.name for known in analysis.steps if known.name)
+        raise TorchprofError.because(NoSuchStep(step_name(step), str(analysis.trace.path), names))
     return chosen
 
 

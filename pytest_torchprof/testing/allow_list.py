@@ -9,13 +9,22 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.limits.allowances import read_allowances
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.reasons.suite_files import (
+    NoReasonGiven,
+    NotOneAllowance,
+    OfAllowEntry,
+    OtherThanAllowed,
+    OtherThanItSays,
+)
 from pytest_torchprof.testing.suite_rules import matches, toml_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from pytest_torchprof.reasons.reason import Reason
 
 ALLOW_FILE: Final = "torchprof_allow.toml"
 """In pytest's root directory."""
@@ -63,26 +72,26 @@ def read_allow_list(file: Path, shown: str) -> tuple[AllowEntry, ...]:
     try:
         entries = msgspec.convert(toml_of(file, shown), _AllowFile).allow
     except msgspec.ValidationError as problem:
-        raise TorchprofError(
-            f"{shown}: {problem}; an entry is [[allow]] with test, reason, and operator, line or range", Code.BAD_OPTION
-        ) from None
+        raise TorchprofError.because(OtherThanAllowed(shown, str(problem))) from None
     for number, entry in enumerate(entries, 1):
-        where = f"{shown}: entry {number} ({entry.test})"
-        if sum(value is not None for value in (entry.operator, entry.line, entry.range)) != 1:
-            raise TorchprofError(f"{where} needs exactly one of operator, line and range", Code.BAD_OPTION)
-        if not entry.reason.strip():
-            raise TorchprofError(f"{where} says no reason; write why it may stay", Code.BAD_OPTION)
-        try:
-            (allowance,) = read_allowances(entry.allowance)
-        except UnknownLimit as problem:
-            raise TorchprofError(f"{where}: {problem.text}", Code.BAD_OPTION) from None
-        if (entry.operator is not None and allowance.operator is None) or allowance.needs_lines != (
-            entry.line is not None
-        ):
-            raise TorchprofError(
-                f"{where}: {entry.allowance!r} is no operator, line or range as it says", Code.BAD_OPTION
-            )
+        if why := _why_unusable(entry):
+            raise TorchprofError.because(OfAllowEntry(shown, number, entry.test, portable(why)))
     return entries
+
+
+def _why_unusable(entry: AllowEntry) -> Reason | None:
+    if sum(value is not None for value in (entry.operator, entry.line, entry.range)) != 1:
+        return NotOneAllowance()
+    if not entry.reason.strip():
+        return NoReasonGiven()
+    try:
+        (allowance,) = read_allowances(entry.allowance)
+    except UnknownLimit as problem:
+        return problem.reason
+    names_operator, is_line = allowance.operator is not None, entry.line is not None
+    if (entry.operator is not None and not names_operator) or allowance.needs_lines != is_line:
+        return OtherThanItSays(entry.allowance)
+    return None
 
 
 def with_allowed(limits: Mapping[str, object], entries: Iterable[AllowEntry], nodeid: str) -> dict[str, object]:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, is_of_the_code
+from pytest_torchprof.reasons.plugins import (
+    Brings,
+    BringsSomethingElse,
+    FormatRaised,
+    FormatWithoutText,
+    HookRaised,
+    OfHook,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,27 +58,24 @@ def _naming_plugin(hook: str, plugin: str) -> Iterator[None]:
     try:
         yield
     except UnknownLimit as problem:
-        raise pytest.UsageError(coded(f"{hook}: {problem.text} (plugin {plugin})", Code.BAD_OPTION)) from None
+        raise pytest.UsageError(str(OfHook(hook, plugin, portable(problem.reason)))) from None
     except BaseException as problem:
         if not is_of_the_code(problem):
             raise
-        message = f"{hook}: the plugin {plugin} raised {describe(problem)}"
-        raise pytest.UsageError(coded(message, Code.BAD_OPTION)) from problem
+        raise pytest.UsageError(str(HookRaised(hook, plugin, describe(problem)))) from problem
 
 
 def checked_reporters(given: Brought) -> dict[str, Reporter]:
     """Return the report formats that a plugin brings; UnknownLimit for anything else."""
     if not isinstance(given.answer, dict):
-        raise UnknownLimit(f"expected a dict of functions by file suffix, got {given.answer!r}", Code.BAD_OPTION)
+        raise UnknownLimit.because(BringsSomethingElse(Brings.REPORTERS, repr(given.answer)))
     return {suffix: _checked(given.plugin, suffix, reporter) for suffix, reporter in given.answer.items()}
 
 
 def _checked(plugin: str, suffix: object, reporter: object) -> Reporter:
     """Return a function that writes a report, or raises TorchprofError with the plugin's name where its own fails."""
     if not (isinstance(suffix, str) and suffix.startswith(".") and callable(reporter)):
-        raise UnknownLimit(
-            f"expected a function by a suffix such as '.csv', got {suffix!r}: {reporter!r}", Code.BAD_OPTION
-        )
+        raise UnknownLimit.because(BringsSomethingElse(Brings.REPORTER, f"{suffix!r}: {reporter!r}"))
 
     def report(run: RunResults) -> str:
         try:
@@ -78,11 +83,9 @@ def _checked(plugin: str, suffix: object, reporter: object) -> Reporter:
         except BaseException as problem:
             if not is_of_the_code(problem):
                 raise
-            message = f"the format {suffix} of the plugin {plugin} raised {describe(problem)}"
-            raise TorchprofError(message, Code.REPORT_NOT_WRITTEN) from problem
+            raise TorchprofError.because(FormatRaised(suffix, plugin, describe(problem))) from problem
         if not isinstance(text, str):
-            message = f"the format {suffix} of the plugin {plugin} returned {text!r} instead of a text"
-            raise TorchprofError(message, Code.REPORT_NOT_WRITTEN)
+            raise TorchprofError.because(FormatWithoutText(suffix, plugin, repr(text)))
         return text
 
     return report

@@ -78,16 +78,17 @@ class Recordings:
         saved = self._options.save if self._is_saved(result) else None
         folder = saved or (self._options.rootdir / HIDDEN if failed else None) if self._keeps else None
         if folder is not None and saved is None and folder.is_symlink():
-            message = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
-            raise TorchprofError(f"{message}; remove it", Code.RECORDING_NOT_WRITTEN)
+            from pytest_torchprof.reasons.not_written import RecordingBehindLink  # noqa: PLC0415 - for what fails alone
+
+            raise TorchprofError.because(RecordingBehindLink(nodeid, str(folder)))
         target = folder / recording_name(nodeid, result.label, this_rank()) if folder is not None else None
         try:
             if target is not None:
                 _move(recording, stacks, target)
         except OSError as error:
-            raise TorchprofError(
-                f"the recording {target} cannot be kept: {error.strerror or error}", Code.RECORDING_NOT_WRITTEN
-            ) from None
+            from pytest_torchprof.reasons.not_written import RecordingNotKept  # noqa: PLC0415 - for what fails alone
+
+            raise TorchprofError.because(RecordingNotKept(str(target), str(error.strerror or error))) from None
         finally:
             for file in (recording, stacks):
                 if file is not None:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.reasons.adopting import OtherDevice
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.recordings import RecordingOfAnother
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.testing.progress import name_of
@@ -28,11 +28,8 @@ def kept_trace(test: MeasuredTest, label: str | None) -> Trace:
     path = test.state.recordings.find(test.nodeid, label)
     trace = read(path)
     if trace.of_test != (test.nodeid, label):
-        raise TorchprofError(
-            f"{path} is a recording of {name_of(*trace.of_test)}, not of {name_of(test.nodeid, label)}; "
-            f"record it again with --torchprof-save={path.parent}",
-            Code.REPLAY_MISMATCH,
-        )
+        recorded, wanted = name_of(*trace.of_test), name_of(test.nodeid, label)
+        raise TorchprofError.because(RecordingOfAnother(str(path), str(path.parent), recorded, wanted))
     return trace
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.suite_files import NoRules
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, AllowEntry, read_allow_list
-from pytest_torchprof.testing.suite_rules import TABLE, SuiteRule, read_rules
+from pytest_torchprof.testing.suite_rules import SuiteRule, read_rules
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -38,9 +38,5 @@ def read_suite(config: pytest.Config, share: float) -> Suite:
     shown = {file: str(file.relative_to(root)) if file.is_relative_to(root) else str(file) for file in files}
     rules = read_rules(files, shown)
     if not rules:
-        raise TorchprofError(
-            f"--torchprof-suite: no rule in {' or '.join(shown.values())}: write one, "
-            f'such as [{TABLE}."tests/*"] with max_syncs = 0 below it',
-            Code.BAD_OPTION,
-        )
+        raise TorchprofError.because(NoRules(tuple(shown.values())))
     return Suite(rules=rules, allowed=read_allow_list(root / ALLOW_FILE, ALLOW_FILE), share=share)

@@ -11,17 +11,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.limits.written import RANGES, read_limits_of_file
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.reasons.suite_files import (
+    TABLE,
+    OfRule,
+    RuleNoTable,
+    RulesInTwoFiles,
+    RulesNoTable,
+    RuleWithoutLimit,
+    TomlNotRead,
+    UnknownMode,
+    UnknownTable,
+)
 from pytest_torchprof.text.globs import before_wild, fits, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-TABLE: Final = "tool.torchprof.limits"
-"""Where the rules stand in a TOML file."""
+    from pytest_torchprof.reasons.reason import Reason
+
 WAYS: Final = frozenset({"warmup", "steps", "device", "record"})
 """The keywords of a rule that say how to measure; they are for tests that nothing else measures."""
 ONCE: Final[Mapping[str, object]] = {"warmup": 0, "steps": 1, "baseline": False}
@@ -175,9 +185,7 @@ def read_rules(files: Iterable[Path], shown: Mapping[Path, str]) -> tuple[SuiteR
             continue
         table = _table(toml_of(file, shown[file]), shown[file])
         if table and rules:
-            raise TorchprofError(
-                f"{rules[0].file} and {shown[file]} both have a table [{TABLE}]; keep one of them", Code.BAD_OPTION
-            )
+            raise TorchprofError.because(RulesInTwoFiles((rules[0].file, shown[file])))
         rules += [_rule(tests, entry, shown[file]) for tests, entry in table.items()]
     return tuple(rules)
 
@@ -187,7 +195,7 @@ def toml_of(file: Path, shown: str) -> Mapping[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as problem:
-        raise TorchprofError(f"{shown} cannot be read: {problem}", Code.BAD_OPTION) from None
+        raise TorchprofError.because(TomlNotRead(shown, str(problem))) from None
 
 
 def _table(document: Mapping[str, Any], shown: str) -> Mapping[str, Any]:
@@ -195,16 +203,10 @@ def _table(document: Mapping[str, Any], shown: str) -> Mapping[str, Any]:
     for name in TABLE.split("."):
         table = table.get(name, {})
         if not isinstance(table, dict):
-            raise TorchprofError(
-                f'{shown}: [{TABLE}] is {table!r}; expected a table for each pattern, such as [{TABLE}."tests/*"] with '
-                "max_syncs = 0 below it",
-                Code.BAD_OPTION,
-            )
+            raise TorchprofError.because(RulesNoTable(shown, repr(table)))
     # A rule below a name that is misspelt would hold for no test, and nothing would say so.
     if others := document.get("tool", {}).get("torchprof", {}).keys() - {"limits"}:
-        raise TorchprofError(
-            f"{shown}: [tool.torchprof.{min(others)}] is not known; rules are in [{TABLE}]", Code.BAD_OPTION
-        )
+        raise TorchprofError.because(UnknownTable(shown, min(others)))
     rules: Mapping[str, Any] = table
     return rules
 
@@ -212,17 +214,17 @@ def _table(document: Mapping[str, Any], shown: str) -> Mapping[str, Any]:
 def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
     where = f'{shown}: [{TABLE}."{tests}"]'
     if not isinstance(entry, dict):
-        raise TorchprofError(f"{where} is {entry!r}; expected limits, such as max_syncs = 0", Code.BAD_OPTION)
+        raise _unusable(where, RuleNoTable(repr(entry)))
     mode = entry.get(_MODE, Mode.FAIL)
     if mode not in tuple(Mode):
-        raise TorchprofError(f"{where}: mode = {mode!r}: expected {enumerated(tuple(Mode))}", Code.BAD_OPTION)
+        raise _unusable(where, UnknownMode(repr(mode), tuple(Mode)))
     limits = {name: value for name, value in entry.items() if name not in {_MODE, *WAYS}}
     if not limits:
-        raise TorchprofError(f"{where} has no limit; write e.g. max_syncs = 0 below it", Code.BAD_OPTION)
+        raise _unusable(where, RuleWithoutLimit())
     try:
         read = read_limits_of_file(limits)
     except UnknownLimit as problem:
-        raise TorchprofError.because(problem.reason, where) from None
+        raise _unusable(where, problem.reason) from None
     return SuiteRule(
         tests=tests,
         file=shown,
@@ -230,6 +232,10 @@ def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
         ways={name: value for name, value in entry.items() if name in WAYS},
         limits=read,
     )
+
+
+def _unusable(rule: str, why: Reason) -> TorchprofError:
+    return TorchprofError.because(OfRule(rule, portable(why)))
 
 
 def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -> RuleOfTest:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from torch import distributed
 
 from pytest_torchprof.capture.rank import Rank, this_rank
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.other_ranks import NoJobOfRanks, NowhereToMeet
 from pytest_torchprof.testing.ranks.place import Ranks
 from pytest_torchprof.text import first_line
 
@@ -55,17 +55,7 @@ def _begin(backend: str, rank: Rank) -> None:
 def _refuse_alone(rank: Rank) -> None:
     if all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT")):
         return
-    if rank.alone:
-        raise TorchprofError(
-            "torchprof.ranks: this test runs in no job of several ranks: give it ranks=2 in its marker, or start "
-            "pytest by torchrun",
-            Code.NO_JOB,
-        )
-    raise TorchprofError(
-        f"torchprof.ranks: the launcher of {rank} sets no MASTER_ADDR and MASTER_PORT, where ranks meet: set them, "
-        "start pytest by torchrun, or initialize torch.distributed yourself",
-        Code.NO_JOB,
-    )
+    raise TorchprofError.because(NoJobOfRanks() if rank.alone else NowhereToMeet(str(rank)))
 
 
 def _backend(device: torch.device) -> str:
