@@ -290,6 +290,11 @@ EXAMPLES = {
 }
 
 
+def is_reason(annotation):
+    """Return whether a field with this type holds a reason, or several."""
+    return "decoding.AnyReason" in annotation
+
+
 def examples(kind):
     """Return messages of a kind whose fields have these values by their types."""
     return EXAMPLES.get(kind) or tuple(dict.fromkeys(articles.example(kind, values) for values in (FEW, MANY)))
@@ -385,6 +390,27 @@ def test_a_message_is_the_same_after_it_has_travelled_as_json(kind, union):
 @pytest.mark.parametrize("words", [Verbatim("it rained"), Verbatim("it rained", Code.NOT_RECORDED)])
 def test_words_from_elsewhere_travel_too(words):
     assert catalogue.from_plain(json.loads(json.dumps(words.to_plain()))) == words
+
+
+HOLDING = [kind for kind in catalogue.KINDS if any(map(is_reason, vars(kind).get("__annotations__", {}).values()))]
+"""Kinds of reasons that hold others."""
+
+
+@pytest.mark.parametrize("kind", HOLDING)
+def test_a_reason_that_only_another_plugin_knows_travels_in_its_words_within_any_kind(kind):
+    class Flooded(Reason, frozen=True):
+        CODE = Code.NOT_RECORDED
+        SENTENCE = "it rained"
+
+    foreign = {"decoding.AnyReason": Flooded(), "tuple[decoding.AnyReason, ...]": (Flooded(), NoOperator())}
+    reason = articles.example(kind, {**FEW, **foreign, "decoding.AnyReason | str": Flooded()})
+    arrived = catalogue.from_plain(json.loads(json.dumps(decoding.portable(reason).to_plain())))
+    assert (type(arrived), str(arrived)) == (kind, str(reason))
+
+
+def test_a_reason_of_known_kinds_is_portable_as_it_is():
+    reason = OfRank(1, NoOperator())
+    assert decoding.portable(reason) is reason
 
 
 def test_records_that_an_earlier_version_named_in_a_text_are_read_in_its_words():

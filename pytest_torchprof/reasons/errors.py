@@ -220,9 +220,8 @@ class UnknownLimit(TorchprofError):
     def of_keyword(self, keyword: str, value: str | None = None) -> UnknownLimit:
         """Return the error of a keyword with this value, as it is written: what this one says of the value alone."""
         from pytest_torchprof.reasons.composed import OfKeyword  # noqa: PLC0415 - as above
-        from pytest_torchprof.reasons.decoding import portable  # noqa: PLC0415 - as above
 
-        return UnknownLimit.because(OfKeyword(keyword, value, portable(self.reason)))
+        return UnknownLimit.because(OfKeyword(keyword, value, self.reason))
 
     def of_entry(self, entry: str) -> UnknownLimit:
         """Return the error of an entry of a value, as it is written: what this one says of the entry alone."""
