@@ -18,7 +18,15 @@ from pytest_torchprof.compare import change, comparison, cost, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, failure, seen
 from pytest_torchprof.limits.limit import Verdict
-from pytest_torchprof.reasons import collectives, commit_gaps, no_gpu, uncompiled, unreadable
+from pytest_torchprof.reasons import (
+    collectives,
+    commit_gaps,
+    disturbances,
+    no_gpu,
+    nvml_silence,
+    uncompiled,
+    unreadable,
+)
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.reason import Reason
@@ -449,7 +457,7 @@ NAMES_AND_VALUES = {
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {
     "BaseUnmeasured.because": "why a commit lacks it, of earlier versions",
-    "Comparison.disturbed": "what disturbed the machine",
+    "Comparison.disturbed": "what disturbed the machine, of earlier versions",
     "EndedItsRun.goal": "a point of the run, of earlier versions",
     "InsteadOfCompiling.what": "what kept Dynamo away, of earlier versions",
     "NoFittingCode.under": "a setting of Dynamo",
@@ -462,7 +470,7 @@ IN_RECORDINGS = {
     "RankStoodStill.goal": "a point of the run, of earlier versions",
     "RankTooLate.goal": "a point of the run, of earlier versions",
     "OtherwiseOnRank.in_step": "a step, in reports of earlier versions",
-    "TimeComparison.disturbed": "what disturbed the machine",
+    "TimeComparison.disturbed": "what disturbed the machine, of earlier versions",
     "Verdict.in_step": "a step, in reports of earlier versions",
     "WorstRank.in_step": "a step, in reports of earlier versions",
 }
@@ -480,6 +488,8 @@ def kinds_of_facts():
         *uncompiled.KINDS,
         *commit_gaps.KINDS,
         *unreadable.KINDS,
+        *disturbances.KINDS,
+        *nvml_silence.KINDS,
         *below(Finding),
         Verdict,
     ]

@@ -27,7 +27,9 @@ from pytest_torchprof.reasons import (
     collectives,
     commit_gaps,
     decoding,
+    disturbances,
     no_gpu,
+    nvml_silence,
     uncompiled,
     unreadable,
 )
@@ -41,6 +43,7 @@ from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, 
 from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.disturbances import AnyDisturbance, Brake, SlowedDown
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.goal import Goal, RunPoint
@@ -48,6 +51,7 @@ from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, De
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
+from pytest_torchprof.reasons.nvml_silence import AnyNvmlSilence, AskerNotListed, QuestionUnknown
 from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess, RankTooLate
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.reason import Reason, Verbatim
@@ -104,6 +108,8 @@ CATALOGUES = {
     "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
     "accounts": (ACCOUNTS, AnyAccount),
     "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
+    "disturbances": (disturbances.KINDS, AnyDisturbance),
+    "NVML": (nvml_silence.KINDS, AnyNvmlSilence),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
@@ -150,6 +156,8 @@ FEW = {
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
     "AnyWhyUncompiled | str": SettingInForce("<setting>"),
     "AnyWhyUnreadable": EmptyFile(),
+    "AnyNvmlSilence": AskerNotListed(),
+    "tuple[Brake, ...]": (),
     "AnyCommitGap | str": MeasuredNothing(),
     "AnyCommitGap | str | None": None,
     "AnyWhyNotStarted": Verbatim("<problem>", Code.NO_TEST),
@@ -197,6 +205,8 @@ MANY = {
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
     "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
     "AnyWhyUnreadable": NoSuchFile("<path>"),
+    "AnyNvmlSilence": QuestionUnknown("<function>"),
+    "tuple[Brake, ...]": (Brake.BOARD_LIMIT, Brake.RELIABILITY_LIMIT),
     "AnyCommitGap | str": TestFailed("<error>"),
     "AnyCommitGap | str | None": TestFailed("<error>"),
     "AnyWhyNotStarted": LeftOver("<path>"),
@@ -284,6 +294,7 @@ EXAMPLES = {
         *(WrongValue(expected, "<got>") for expected in ValueForm),
         WrongValue(ValueForm.WHOLE_NUMBER, least=0),
     ),
+    SlowedDown: tuple(map(SlowedDown, Brake)),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
     WrongEntry: tuple(WrongEntry("<name>", expected) for expected in Expected),
@@ -490,6 +501,8 @@ def test_all_kinds_are_in_a_catalogue():
         unreadable.WhyUnreadable,
         unreadable.OfPath,
         commit_gaps.CommitGap,
+        disturbances.Disturbance,
+        nvml_silence.NvmlSilence,
         account.Account,
         *set(account.KINDS).difference(ACCOUNTS),
     }
