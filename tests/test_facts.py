@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytest_torchprof.against import search_facts
 from pytest_torchprof.compare import change, comparison, cost, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, failure, seen
@@ -490,6 +491,8 @@ def kinds_of_facts():
         *unreadable.KINDS,
         *disturbances.KINDS,
         *nvml_silence.KINDS,
+        *search_facts.ANSWERS,
+        *search_facts.KINDS,
         *below(Finding),
         Verdict,
     ]
@@ -606,6 +609,9 @@ COMMON = {
     "cannot both hold": "the same of two limits",
     "no kernel's name": "the same of what is declared of kernels",
     "no test judged": "recordings that none did are listed under a heading of their own",
+    **dict.fromkeys(
+        ("the kernels are the", "kernels are the same"), "a comparison says so of kernels that have other names"
+    ),
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
     "blocks per SM": "a key of recordings",

@@ -16,9 +16,20 @@ import msgspec
 import pytest
 
 from pytest_torchprof import reasons
+from pytest_torchprof.against import search_facts
+from pytest_torchprof.against.search_facts import (
+    AnyWhyAnswered,
+    AnyWhyNotFound,
+    CommitAnswer,
+    KernelsDiffer,
+    LimitJudged,
+    MeasurementMissing,
+    SameKernels,
+)
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
+from pytest_torchprof.compare import Comparison
 from pytest_torchprof.findings.catalogue.costs import Hotspot
-from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
+from pytest_torchprof.limits import HOLDS, InWords, LineInWords, Verdict, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import (
@@ -108,6 +119,8 @@ CATALOGUES = {
     "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
     "accounts": (ACCOUNTS, AnyAccount),
     "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
+    "answers for commits": (search_facts.ANSWERS, AnyWhyAnswered),
+    "searches": (search_facts.KINDS, AnyWhyNotFound),
     "disturbances": (disturbances.KINDS, AnyDisturbance),
     "NVML": (nvml_silence.KINDS, AnyNvmlSilence),
 }
@@ -115,6 +128,7 @@ OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
 
 HOTSPOT = Hotspot(subject="<subject>", time_us=1500.0, share=0.5, kernel_share=0.75, kernels=(), ops=(), count=2)
+VERDICT = Verdict(limit="max_kernels", expected="2", status=HOLDS, seen=(NumberSeen("kernels", 1),))
 # A value for each type of a field, where there is one of something, and where there are several.
 FEW = {
     "int": 1,
@@ -157,6 +171,9 @@ FEW = {
     "AnyWhyUncompiled | str": SettingInForce("<setting>"),
     "AnyWhyUnreadable": EmptyFile(),
     "AnyNvmlSilence": AskerNotListed(),
+    "AnyCommitGap": MeasuredNothing(),
+    "AnyWhyAnswered": SameKernels(),
+    "CommitAnswer": CommitAnswer.GOOD,
     "tuple[Brake, ...]": (),
     "AnyCommitGap | str": MeasuredNothing(),
     "AnyCommitGap | str | None": None,
@@ -206,6 +223,9 @@ MANY = {
     "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
     "AnyWhyUnreadable": NoSuchFile("<path>"),
     "AnyNvmlSilence": QuestionUnknown("<function>"),
+    "AnyCommitGap": TestFailed("<error>"),
+    "AnyWhyAnswered": MeasurementMissing(TestFailed("<error>"), "<name>"),
+    "CommitAnswer": CommitAnswer.SKIPPED,
     "tuple[Brake, ...]": (Brake.BOARD_LIMIT, Brake.RELIABILITY_LIMIT),
     "AnyCommitGap | str": TestFailed("<error>"),
     "AnyCommitGap | str | None": TestFailed("<error>"),
@@ -294,6 +314,8 @@ EXAMPLES = {
         *(WrongValue(expected, "<got>") for expected in ValueForm),
         WrongValue(ValueForm.WHOLE_NUMBER, least=0),
     ),
+    KernelsDiffer: tuple(KernelsDiffer(Comparison(verdict="worse"), name) for name in (None, "<name>")),
+    LimitJudged: tuple(LimitJudged(VERDICT, name) for name in (None, "<name>")),
     SlowedDown: tuple(map(SlowedDown, Brake)),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
@@ -502,6 +524,8 @@ def test_all_kinds_are_in_a_catalogue():
         unreadable.OfPath,
         commit_gaps.CommitGap,
         disturbances.Disturbance,
+        search_facts.WhyAnswered,
+        search_facts.WhyNotFound,
         nvml_silence.NvmlSilence,
         account.Account,
         *set(account.KINDS).difference(ACCOUNTS),
