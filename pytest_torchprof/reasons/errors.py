@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.error_texts import ErrorTexts, unmeasured_text, with_doctor
-from pytest_torchprof.text import first_line
+from pytest_torchprof.text import first_line, is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,6 +228,14 @@ class UnknownLimit(TorchprofError):
         from pytest_torchprof.reasons.composed import OfEntry  # noqa: PLC0415 - as above
 
         return UnknownLimit.because(OfEntry(entry, self.reason))
+
+
+def refuse_huge(keyword: str, value: object) -> None:
+    """Raise UnknownLimit for a keyword with a whole number beyond 64 bits in its value, which Python may not print."""
+    if is_huge(value):
+        from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - as above
+
+        raise UnknownLimit.because(HugeNumber()).of_keyword(keyword, "...")
 
 
 class TorchprofWarning(UserWarning):
