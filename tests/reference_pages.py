@@ -165,7 +165,8 @@ def files() -> str:
             "A recording is the trace that torch.profiler writes, `.json.gz`, which other tools can read, with one more key,",
             f"`{metadata.KEY}`. {_first(metadata)}\n",
             "A reason is an object whose entry `reason` names its kind, and whose other entries are its facts:",
-            '`{"reason": "lost-steps", "found": 2, "measured": 3}`. Earlier versions wrote a text in its place, which is read too.\n',
+            '`{"reason": "lost-steps", "found": 2, "measured": 3}`. Earlier versions wrote a text in its place, which is read too.',
+            'A disturbance of the machine is such an object as well, whose entry `disturbance` names its kind: `{"disturbance": "slowed-down", "brake": "temperature"}`.\n',
             *_classes(),
             "## Baselines\n",
             "Their form is described [with an example](baselines.md#the-file).\n",
@@ -215,6 +216,7 @@ _WORDS = {
     "str": "text",
     "StoredReason": "reason",
     "AnyWhyUncompiled": "object",
+    "AnyDisturbance": "disturbance",
     "float": "number",
     "bool": "true or false",
 }

@@ -14,11 +14,21 @@ from pathlib import Path
 
 import pytest
 from kills_at_random import below
+from msgspec.structs import replace
 from repository import PACKAGE, SLOWER, TESTS, TORCHPROF, Repository
 from schema_checks import errors
 
+from pytest_torchprof.against.search_facts import (
+    AnswerChanged,
+    CommitAnswer,
+    GoodEndIsBad,
+    LimitJudged,
+    OnlySkippedLeft,
+)
 from pytest_torchprof.cli import main
+from pytest_torchprof.limits import HOLDS, MISSED, Verdict
 from pytest_torchprof.limits.seen import NumberSeen
+from pytest_torchprof.reasons.commit_gaps import TestFailed, TestSkipped
 from pytest_torchprof.reasons.step_title import StepTitle
 
 pytestmark = pytest.mark.any_torch
@@ -111,10 +121,14 @@ def test_a_commit_that_cannot_be_measured_is_skipped_and_says_why(repository):
     assert errors("bisect", data) == []
     shas = {repository.git("rev-parse", name.replace(" ", "-")).strip(): name for name in HISTORY}
     skipped = {shas[one["sha"]]: one["why"] for one in data["commits"] if one["answer"] == "skipped"}
-    assert skipped == {"does not work": "tests/test_waves.py cannot be collected: ValueError: no such wave"}
+    assert [*skipped] == ["does not work"]
+    why = skipped["does not work"]
+    assert (why["reason"], why["gap"]["gap"]) == ("measurement-missing", "not-collectable")
+    assert why["gap"]["file"] == "tests/test_waves.py"
+    assert why["text"].endswith("ValueError: no such wave")
     # The one that cannot be measured, or the one after it.
     assert {one["subject"] for one in data["candidates"]} == {"does not work", "the same by another name"}
-    assert data["why"] == "only commits that cannot be measured are left: it is one of 2"
+    assert data["why"] == {**OnlySkippedLeft(2).to_plain(), "text": str(OnlySkippedLeft(2))}
 
 
 FLAKY = """
@@ -138,7 +152,11 @@ def test_a_commit_is_not_named_before_it_was_measured_once_more(tmp_path):
     bad = made.commit("another each time")
     run = made.torchprof("bisect", *LIMIT, "test_waves.py", "--good", good, TOLD=str(tmp_path / "told"))
     assert run.status == NOT_MEASURED
-    assert f"{bad[:7]} was bad, and measured once more it is good: max_kernels=1: 1 kernel" in run.out
+    kept = LimitJudged(
+        verdict=Verdict(limit="max_kernels", expected="1", status=HOLDS, seen=(NumberSeen("kernels", 1),))
+    )
+    changed = AnswerChanged(bad[:7], before=CommitAnswer.BAD, after=CommitAnswer.GOOD, why=kept)
+    assert f"not measured: {changed}" in run.out
     assert "first bad commit" not in run.out
 
 
@@ -156,7 +174,9 @@ def test_an_end_that_contradicts_what_is_asked(repository):
     run = repository.torchprof("bisect", *LIMIT, TEST, "--good", "a-cosine-too")
     assert run.status == NOT_THERE
     sha = repository.git("rev-parse", "--short=7", "a-cosine-too").strip()
-    assert f"not there: a-cosine-too ({sha}) is to be good, and is not: max_kernels=1: 2 kernels" in run.out
+    kept = Verdict(limit="max_kernels", expected="1", status=MISSED, seen=(NumberSeen("kernels", 2),))
+    judged = LimitJudged(replace(kept, in_step=StepTitle(step=1, steps=5)))
+    assert f"not there: {GoodEndIsBad(f'a-cosine-too ({sha})', judged)}" in run.out
 
 
 def test_one_of_several_tests_that_the_bad_commit_cannot_measure_is_told(repository):
@@ -170,12 +190,16 @@ def test_one_of_several_tests_that_the_bad_commit_cannot_measure_is_told(reposit
     finally:
         (repository.path / "tests/test_others.py").unlink()
     assert run.status == FOUND
-    why = {"test_skipped": "it was skipped: no such device", "test_other": "it failed: AssertionError: not yet"}
-    for test, reason in why.items():
-        line = rf"torchprof: tests/test_others\.py::{test} takes no part, .* at the bad commit: {reason}"
+    why = {"test_skipped": TestSkipped("no such device"), "test_other": TestFailed("AssertionError: not yet")}
+    for test, gap in why.items():
+        line = rf"torchprof: tests/test_others\.py::{test} takes no part, .* at the bad commit: {gap}"
         assert re.search(rf"(?m)^{line}$", run.out)
     data = json.loads(run.out[run.out.index("\n{") :])
-    assert data["left_out"] == {f"tests/test_others.py::{test}": reason for test, reason in why.items()}
+    assert data["left_out"] == {
+        f"tests/test_others.py::{test}": {**gap.to_plain(), "text": str(gap)} for test, gap in why.items()
+    }
+    assert data["why"]["reason"] == "limit-judged"
+    assert (data["why"]["verdict"]["limit"], data["why"]["verdict"]["status"]) == ("max_kernels", "missed")
 
 
 def test_a_test_that_pytest_does_not_find(repository):

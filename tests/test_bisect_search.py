@@ -9,10 +9,18 @@ import pytest
 from msgspec import convert
 from repository import Repository
 
-from pytest_torchprof.against.bisect import CommitAnswer, Search, SearchOutcome
+from pytest_torchprof.against.bisect import Search, SearchOutcome
 from pytest_torchprof.against.git import Repository as GitRepository
 from pytest_torchprof.against.measured import CommitMeasurements
 from pytest_torchprof.against.outcomes import BaseOutcomes
+from pytest_torchprof.against.search_facts import (
+    AnswerChanged,
+    CommitAnswer,
+    EndNotMeasured,
+    KernelsDiffer,
+    NothingChanged,
+    OnlySkippedLeft,
+)
 from pytest_torchprof.baseline import EntryFields, entry_from
 from pytest_torchprof.reasons.commit_gaps import NotCollectable, TestSkipped
 from pytest_torchprof.report import Reference
@@ -81,22 +89,29 @@ def test_git_halves_the_commits_and_the_first_bad_one_and_its_parent_are_measure
     assert asked[4:6] == [2, 2]
     assert asked.count(0) > 1
     assert found.differences[TEST].summary == "worse (+1 kernel)"
+    assert isinstance(found.why, KernelsDiffer)
+    assert (found.why.name, found.why.comparison) == (None, found.differences[TEST])
 
 
 @pytest.mark.parametrize("flaky", [(COS, SIN), (COS, measured(outcomes=BROKEN))], ids=["good", "not measured"])
 def test_a_commit_is_not_named_that_answers_otherwise_once_more(search, flaky):
     found, _, candidates = search(SIN, SIN, flaky, COS)
     assert (found.outcome, candidates) == (SearchOutcome.NOT_MEASURED, ["number 2"])
+    assert isinstance(found.why, AnswerChanged)
+    assert found.why.before is CommitAnswer.BAD
 
 
 def test_a_commit_is_not_named_whose_parent_answers_otherwise_once_more(search):
     found, _, candidates = search(SIN, (SIN, COS), COS)
     assert (found.outcome, candidates) == (SearchOutcome.NOT_MEASURED, ["number 2"])
+    assert isinstance(found.why, AnswerChanged)
+    assert (found.why.before, found.why.after) == (CommitAnswer.GOOD, CommitAnswer.BAD)
 
 
 def test_where_commits_that_cannot_be_measured_are_left_each_is_a_candidate(search):
     found, _, candidates = search(SIN, measured(outcomes=BROKEN), COS)
     assert (found.outcome, {*candidates}) == (SearchOutcome.NOT_MEASURED, {"number 1", "number 2"})
+    assert found.why == OnlySkippedLeft(2)
     answers = {one.answer for one in found.commits}
     assert answers == {CommitAnswer.GOOD, CommitAnswer.BAD, CommitAnswer.SKIPPED}
 
@@ -105,16 +120,18 @@ def test_where_commits_that_cannot_be_measured_are_left_each_is_a_candidate(sear
 def test_nothing_between_is_measured_where_an_end_cannot_be(search, runs):
     found, asked, _ = search(*runs)
     assert (found.outcome, asked[1]) == (SearchOutcome.NOT_MEASURED, 0)
-    assert "no such wave" in found.why
+    assert isinstance(found.why, EndNotMeasured)
+    assert found.why.why.gap == BROKEN.broken
 
 
 def test_nothing_between_is_measured_where_the_ends_are_alike(search):
     found, asked, _ = search(SIN, COS, SIN)
     assert (found.outcome, asked) == (SearchOutcome.NOT_THERE, [1, 0, 1])
+    assert isinstance(found.why, NothingChanged)
 
 
 def test_a_test_that_the_bad_commit_has_not_measured_takes_no_part(search):
     skipped = BaseOutcomes(status=0, troubles={OTHER: TestSkipped("no such device")})
     found, _, candidates = search(SIN, SIN, measured("sin", "cos", outcomes=skipped))
     assert (found.outcome, candidates) == (SearchOutcome.FOUND, ["number 2"])
-    assert found.left_out == {OTHER: TestSkipped("no such device").in_one_line}
+    assert found.left_out == {OTHER: TestSkipped("no such device")}

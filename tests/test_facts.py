@@ -14,11 +14,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytest_torchprof.against import search_facts
 from pytest_torchprof.compare import change, comparison, cost, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, failure, seen
 from pytest_torchprof.limits.limit import Verdict
-from pytest_torchprof.reasons import collectives, commit_gaps, no_gpu, uncompiled, unreadable
+from pytest_torchprof.reasons import (
+    collectives,
+    commit_gaps,
+    disturbances,
+    no_gpu,
+    nvml_silence,
+    uncompiled,
+    unreadable,
+)
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.reason import Reason
@@ -446,7 +455,7 @@ NAMES_AND_VALUES = {
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {
     "BaseUnmeasured.because": "why a commit lacks it, of earlier versions",
-    "Comparison.disturbed": "what disturbed the machine",
+    "Comparison.disturbed": "what disturbed the machine, of earlier versions",
     "EndedItsRun.goal": "a point of the run, of earlier versions",
     "InsteadOfCompiling.what": "what kept Dynamo away, of earlier versions",
     "NoFittingCode.under": "a setting of Dynamo",
@@ -459,7 +468,7 @@ IN_RECORDINGS = {
     "RankStoodStill.goal": "a point of the run, of earlier versions",
     "RankTooLate.goal": "a point of the run, of earlier versions",
     "OtherwiseOnRank.in_step": "a step, in reports of earlier versions",
-    "TimeComparison.disturbed": "what disturbed the machine",
+    "TimeComparison.disturbed": "what disturbed the machine, of earlier versions",
     "Verdict.in_step": "a step, in reports of earlier versions",
     "WorstRank.in_step": "a step, in reports of earlier versions",
 }
@@ -477,6 +486,10 @@ def kinds_of_facts():
         *uncompiled.KINDS,
         *commit_gaps.KINDS,
         *unreadable.KINDS,
+        *disturbances.KINDS,
+        *nvml_silence.KINDS,
+        *search_facts.ANSWERS,
+        *search_facts.KINDS,
         *below(Finding),
         Verdict,
     ]
@@ -593,6 +606,9 @@ COMMON = {
     "cannot both hold": "the same of two limits",
     "no kernel's name": "the same of what is declared of kernels",
     "no test judged": "recordings that none did are listed under a heading of their own",
+    **dict.fromkeys(
+        ("the kernels are the", "kernels are the same"), "a comparison says so of kernels that have other names"
+    ),
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
     "blocks per SM": "a key of recordings",

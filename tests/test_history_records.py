@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import SUFFIX, read
+from pytest_torchprof.reasons.disturbances import Brake, SlowedDown
 from pytest_torchprof.report.outcome import BaselineState, Outcome
 from pytest_torchprof.trace.metadata import Environment
 
@@ -347,18 +348,17 @@ def test_it(torchprof): torchprof(torch.mm, x, x)
 SLOWED = """
 from contextlib import contextmanager
 from pytest_torchprof.capture.devices import LiveDevice
+from pytest_torchprof.reasons.disturbances import Brake, SlowedDown
 
 @contextmanager
 def slowed(self):
-    yield lambda: ["the GPU was slowed down by its temperature"]
+    yield lambda: [SlowedDown(Brake.TEMPERATURE)]
 
 LiveDevice.disturbances = slowed
 """
 
 
-@pytest.mark.parametrize(
-    ("conftest", "disturbed"), [("", ()), (SLOWED, ("the GPU was slowed down by its temperature",))]
-)
+@pytest.mark.parametrize(("conftest", "disturbed"), [("", ()), (SLOWED, (SlowedDown(Brake.TEMPERATURE),))])
 def test_a_time_says_what_disturbed_the_machine_while_it_was_taken(run_tests, pytester, conftest, disturbed):
     pytester.makeconftest(conftest)
     run_tests(TIMED, HISTORY, in_process=False).assert_outcomes(passed=1)

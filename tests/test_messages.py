@@ -16,9 +16,20 @@ import msgspec
 import pytest
 
 from pytest_torchprof import reasons
+from pytest_torchprof.against import search_facts
+from pytest_torchprof.against.search_facts import (
+    AnyWhyAnswered,
+    AnyWhyNotFound,
+    CommitAnswer,
+    KernelsDiffer,
+    LimitJudged,
+    MeasurementMissing,
+    SameKernels,
+)
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
+from pytest_torchprof.compare import Comparison
 from pytest_torchprof.findings.catalogue.costs import Hotspot
-from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
+from pytest_torchprof.limits import HOLDS, InWords, LineInWords, Verdict, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import (
@@ -27,7 +38,9 @@ from pytest_torchprof.reasons import (
     collectives,
     commit_gaps,
     decoding,
+    disturbances,
     no_gpu,
+    nvml_silence,
     uncompiled,
     unreadable,
 )
@@ -41,6 +54,7 @@ from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, 
 from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.disturbances import AnyDisturbance, Brake, SlowedDown
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.goal import Goal, RunPoint
@@ -48,6 +62,7 @@ from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, De
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
+from pytest_torchprof.reasons.nvml_silence import AnyNvmlSilence, AskerNotListed, QuestionUnknown
 from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess, RankTooLate
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.plugins import Brings, BringsSomethingElse, Lack, UnusableLimit, UnusableRule
@@ -105,11 +120,16 @@ CATALOGUES = {
     "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
     "accounts": (ACCOUNTS, AnyAccount),
     "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
+    "answers for commits": (search_facts.ANSWERS, AnyWhyAnswered),
+    "searches": (search_facts.KINDS, AnyWhyNotFound),
+    "disturbances": (disturbances.KINDS, AnyDisturbance),
+    "NVML": (nvml_silence.KINDS, AnyNvmlSilence),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
 
 HOTSPOT = Hotspot(subject="<subject>", time_us=1500.0, share=0.5, kernel_share=0.75, kernels=(), ops=(), count=2)
+VERDICT = Verdict(limit="max_kernels", expected="2", status=HOLDS, seen=(NumberSeen("kernels", 1),))
 # A value for each type of a field, where there is one of something, and where there are several.
 FEW = {
     "int": 1,
@@ -125,6 +145,7 @@ FEW = {
     "Gap": Gap.NO_TIME,
     "Trait": Trait.ASYNC,
     "tuple[tuple[int, str], ...]": ((1, "<name>"),),
+    "tuple[tuple[int, int], ...]": (),
     "AnyRankDifference": OtherOrder(1, 1, 0, ("one",), ()),
     "CacheUses": CacheUses(inductor=CacheUse(hits=1, misses=0, bypasses=0)),
     "decoding.AnyReason": NoOperator(),
@@ -151,6 +172,11 @@ FEW = {
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
     "AnyWhyUncompiled | str": SettingInForce("<setting>"),
     "AnyWhyUnreadable": EmptyFile(),
+    "AnyNvmlSilence": AskerNotListed(),
+    "AnyCommitGap": MeasuredNothing(),
+    "AnyWhyAnswered": SameKernels(),
+    "CommitAnswer": CommitAnswer.GOOD,
+    "tuple[Brake, ...]": (),
     "AnyCommitGap | str": MeasuredNothing(),
     "AnyCommitGap | str | None": None,
     "AnyWhyNotStarted": Verbatim("<problem>", Code.NO_TEST),
@@ -168,6 +194,7 @@ MANY = {
     "tuple[float, float] | None": (30.0, 20.0),
     "tuple[str, int] | None": ("model.py", 7),
     "tuple[tuple[int, str], ...]": ((2, "model.py:7"), (1, "model.py:9")),
+    "tuple[tuple[int, int], ...]": ((0, 2), (1, 2)),
     "tuple[tuple[int, Gap], ...]": ((3000, Gap.NO_TIME), (1, Gap.BATCHED)),
     "Gap": Gap.NO_GROUP_SIZE,
     "Trait": Trait.HYPOTHESIS,
@@ -198,6 +225,11 @@ MANY = {
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
     "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
     "AnyWhyUnreadable": NoSuchFile("<path>"),
+    "AnyNvmlSilence": QuestionUnknown("<function>"),
+    "AnyCommitGap": TestFailed("<error>"),
+    "AnyWhyAnswered": MeasurementMissing(TestFailed("<error>"), "<name>"),
+    "CommitAnswer": CommitAnswer.SKIPPED,
+    "tuple[Brake, ...]": (Brake.BOARD_LIMIT, Brake.RELIABILITY_LIMIT),
     "AnyCommitGap | str": TestFailed("<error>"),
     "AnyCommitGap | str | None": TestFailed("<error>"),
     "AnyWhyNotStarted": LeftOver("<path>"),
@@ -288,10 +320,18 @@ EXAMPLES = {
         *(WrongValue(expected, "<got>") for expected in ValueForm),
         WrongValue(ValueForm.WHOLE_NUMBER, least=0),
     ),
+    KernelsDiffer: tuple(KernelsDiffer(Comparison(verdict="worse"), name) for name in (None, "<name>")),
+    LimitJudged: tuple(LimitJudged(VERDICT, name) for name in (None, "<name>")),
+    SlowedDown: tuple(map(SlowedDown, Brake)),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
     WrongEntry: tuple(WrongEntry("<name>", expected) for expected in Expected),
 }
+
+
+def is_reason(annotation):
+    """Return whether a field with this type holds a reason, or several."""
+    return "decoding.AnyReason" in annotation
 
 
 def examples(kind):
@@ -391,6 +431,27 @@ def test_words_from_elsewhere_travel_too(words):
     assert catalogue.from_plain(json.loads(json.dumps(words.to_plain()))) == words
 
 
+HOLDING = [kind for kind in catalogue.KINDS if any(map(is_reason, vars(kind).get("__annotations__", {}).values()))]
+"""Kinds of reasons that hold others."""
+
+
+@pytest.mark.parametrize("kind", HOLDING)
+def test_a_reason_that_only_another_plugin_knows_travels_in_its_words_within_any_kind(kind):
+    class Flooded(Reason, frozen=True):
+        CODE = Code.NOT_RECORDED
+        SENTENCE = "it rained"
+
+    foreign = {"decoding.AnyReason": Flooded(), "tuple[decoding.AnyReason, ...]": (Flooded(), NoOperator())}
+    reason = articles.example(kind, {**FEW, **foreign, "decoding.AnyReason | str": Flooded()})
+    arrived = catalogue.from_plain(json.loads(json.dumps(decoding.portable(reason).to_plain())))
+    assert (type(arrived), str(arrived)) == (kind, str(reason))
+
+
+def test_a_reason_of_known_kinds_is_portable_as_it_is():
+    reason = OfRank(1, NoOperator())
+    assert decoding.portable(reason) is reason
+
+
 def test_records_that_an_earlier_version_named_in_a_text_are_read_in_its_words():
     plain = {"reason": "no-records-in-torch", "missing": "compilation metrics"}
     assert catalogue.from_plain(plain).text == NoRecordsInTorch((CompileRecords.METRICS,)).text
@@ -468,6 +529,10 @@ def test_all_kinds_are_in_a_catalogue():
         unreadable.WhyUnreadable,
         unreadable.OfPath,
         commit_gaps.CommitGap,
+        disturbances.Disturbance,
+        search_facts.WhyAnswered,
+        search_facts.WhyNotFound,
+        nvml_silence.NvmlSilence,
         account.Account,
         *set(account.KINDS).difference(ACCOUNTS),
     }

@@ -10,6 +10,18 @@ import sys
 
 import fresh
 import pytest
+from msgspec import convert
+
+from pytest_torchprof.reasons.disturbances import (
+    AnyDisturbance,
+    Brake,
+    NothingKnown,
+    OthersUnknown,
+    SlowdownUnknown,
+    SlowedDown,
+    UsedByOthers,
+)
+from pytest_torchprof.reasons.nvml_silence import AskerNotListed, QuestionRefused, QuestionUnknown
 
 COMPILER = shutil.which(os.environ.get("CC", "gcc"))
 pytestmark = [
@@ -18,6 +30,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the library is a Linux one"),
 ]
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
+ONLY_COUNTED = (Brake.BOARD_LIMIT, Brake.RELIABILITY_LIMIT)
 
 # The least that every driver has: one board, of which the handle is 1.
 BASE = """
@@ -69,9 +82,9 @@ driver = ctypes.CDLL(library)
 for name in removed:
     delattr(pynvml, name)
 with nvml.watched(uuid) as disturbances:
-    said = [disturbances()]
+    disturbed = [fact.to_plain() for fact in disturbances()]
 told = [nvml.driver_version(), nvml.clocks_mhz(uuid)]
-print(json.dumps([*said, *map(nvml.value_or_none, told)]))
+print(json.dumps([disturbed, *map(nvml.value_or_none, told)]))
 """
 
 
@@ -88,7 +101,8 @@ def ask(tmp_path):
         subprocess.run([COMPILER, *defines, *named, str(tmp_path / "nvml.c")], check=True)
         done = fresh.run_code(ASK, str(library), UUID, *removed, LD_PRELOAD="")
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        disturbed, *others = json.loads(done.stdout)
+        return convert(disturbed, list[AnyDisturbance]), *others
 
     return ask
 
@@ -101,60 +115,60 @@ def test_a_gpu_of_ones_own_that_runs_at_full_speed_is_undisturbed(ask):
 
 
 @pytest.mark.parametrize(
-    ("bits", "said"),
+    ("bits", "brakes"),
     [
-        ("0x4", "its power limit"),
-        ("0x8", "a hardware slowdown"),
-        ("0x10", "other GPUs that it is kept in step with"),
-        ("0x20", "its temperature"),
-        ("0x40", "its temperature (hardware)"),
-        ("0x80", "the power supply"),
+        ("0x4", [Brake.POWER_LIMIT]),
+        ("0x8", [Brake.HARDWARE]),
+        ("0x10", [Brake.OTHER_GPUS]),
+        ("0x20", [Brake.TEMPERATURE]),
+        ("0x40", [Brake.HARDWARE_TEMPERATURE]),
+        ("0x80", [Brake.POWER_SUPPLY]),
+        ("0x84", [Brake.POWER_LIMIT, Brake.POWER_SUPPLY]),
     ],
 )
-def test_what_takes_speed_away_is_told(ask, bits, said):
-    assert ask(QUIET.replace("*bits = 1", f"*bits = {bits}"))[0] == [f"the GPU was slowed down by {said}"]
+def test_what_takes_speed_away_is_told(ask, bits, brakes):
+    assert ask(QUIET.replace("*bits = 1", f"*bits = {bits}"))[0] == [SlowedDown(brake) for brake in brakes]
 
 
-@pytest.mark.parametrize(("policy", "said"), [("3", "its board's limit"), ("5", "its reliability limit")])
-def test_a_limit_that_is_only_counted_is_told_where_its_count_has_grown(ask, policy, said):
-    assert ask(QUIET.replace("== 99", f"== {policy}"))[0] == [f"the GPU was slowed down by {said}"]
+@pytest.mark.parametrize(("policy", "brake"), [("3", Brake.BOARD_LIMIT), ("5", Brake.RELIABILITY_LIMIT)])
+def test_a_limit_that_is_only_counted_is_told_where_its_count_has_grown(ask, policy, brake):
+    assert ask(QUIET.replace("== 99", f"== {policy}"))[0] == [SlowedDown(brake)]
 
 
 def test_another_process_on_the_gpu_is_told_and_this_one_is_not(ask):
     one, two = (QUIET.replace("{getpid()}", "{" + pids + "}") for pids in ("7, getpid()", "7, getpid(), 8"))
-    assert ask(one)[0] == ["1 other process used the GPU"]
-    assert ask(two)[0] == ["2 other processes used the GPU"]
+    assert ask(one)[0] == [UsedByOthers(1)]
+    assert ask(two)[0] == [UsedByOthers(2)]
 
 
 @pytest.mark.parametrize("pids", ["7, 8", ""])
 def test_where_this_process_is_not_in_the_list_nobody_knows_about_others(ask, pids):
-    (unknown,) = ask(QUIET.replace("{getpid()}", "{" + pids + "}"))[0]
-    assert "used by others (NVML does not list this process" in unknown
+    assert ask(QUIET.replace("{getpid()}", "{" + pids + "}"))[0] == [OthersUnknown(AskerNotListed())]
 
 
 def test_hundreds_of_processes_are_counted(ask):
     others = ", ".join(str(70000 + i) for i in range(200))
     many = QUIET.replace("getpid()}", f"getpid(), {others}}}")
-    assert ask(many)[0] == ["200 other processes used the GPU"]
+    assert ask(many)[0] == [UsedByOthers(200)]
 
 
 def test_what_the_driver_does_not_support_is_not_known(ask):
     names = ("CurrentClocksEventReasons", "ViolationStatus", "ComputeRunningProcesses_v3", "ClockInfo", "MaxClockInfo")
     disturbed, _, clocks = ask(BASE + "".join(REFUSED.format(f"nvmlDeviceGet{name}") for name in names))
-    assert [line.partition("(")[2] for line in disturbed] == [
-        "nvmlDeviceGetCurrentClocksEventReasons: Not Supported)",
-        "nvmlDeviceGetViolationStatus: Not Supported)",
-        "nvmlDeviceGetComputeRunningProcesses_v3: Not Supported)",
+    assert disturbed == [
+        SlowdownUnknown(QuestionRefused("nvmlDeviceGetCurrentClocksEventReasons", "Not Supported", 3)),
+        SlowdownUnknown(QuestionRefused("nvmlDeviceGetViolationStatus", "Not Supported", 3), ONLY_COUNTED),
+        OthersUnknown(QuestionRefused("nvmlDeviceGetComputeRunningProcesses_v3", "Not Supported", 3)),
     ]
     assert clocks is None
 
 
 def test_a_driver_that_lacks_all_these_functions_raises_nothing(ask):
     disturbed, driver, clocks = ask(BASE)
-    assert [line.partition("(")[2] for line in disturbed] == [
-        "this driver has no nvmlDeviceGetCurrentClocksEventReasons)",
-        "this driver has no nvmlDeviceGetViolationStatus)",
-        "this driver has no nvmlDeviceGetComputeRunningProcesses_v3)",
+    assert disturbed == [
+        SlowdownUnknown(QuestionUnknown("nvmlDeviceGetCurrentClocksEventReasons")),
+        SlowdownUnknown(QuestionUnknown("nvmlDeviceGetViolationStatus"), ONLY_COUNTED),
+        OthersUnknown(QuestionUnknown("nvmlDeviceGetComputeRunningProcesses_v3")),
     ]
     assert (driver, clocks) == ("570.86.15", None)
 
@@ -162,14 +176,14 @@ def test_a_driver_that_lacks_all_these_functions_raises_nothing(ask):
 def test_older_names_of_the_functions_are_asked_where_the_driver_has_no_newer(ask):
     older = QUIET.replace("ClocksEventReasons", "ClocksThrottleReasons").replace("Processes_v3", "Processes_v2")
     assert ask(older)[0] == []
-    assert ask(older.replace("*bits = 1", "*bits = 4"))[0] == ["the GPU was slowed down by its power limit"]
+    assert ask(older.replace("*bits = 1", "*bits = 4"))[0] == [SlowedDown(Brake.POWER_LIMIT)]
 
 
 def test_names_that_the_bindings_have_lost_or_do_not_have_yet_are_no_error(ask):
     lost = "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetComputeRunningProcesses_v2"
     assert ask(QUIET, *lost)[0] == []
     disturbed, _, _ = ask(BASE, *lost)
-    assert disturbed[0].endswith("slowed down (this driver has no nvmlDeviceGetCurrentClocksEventReasons)")
+    assert disturbed[0] == SlowdownUnknown(QuestionUnknown("nvmlDeviceGetCurrentClocksEventReasons"))
     newer = "nvmlDeviceGetCurrentClocksEventReasons"
     assert ask(QUIET.replace("ClocksEventReasons", "ClocksThrottleReasons"), newer)[0] == []
 
@@ -182,13 +196,13 @@ def test_a_mig_slice_is_found_by_its_uuid_and_its_board_is_asked_for_its_speed(a
     disturbed, _, clocks = ask(
         QUIET.replace("*bits = 1", "*bits = 4") + SLICE, known=UUID.replace("GPU", "MIG"), handle=5
     )
-    assert disturbed == ["the GPU was slowed down by its power limit"]
+    assert disturbed == [SlowedDown(Brake.POWER_LIMIT)]
     assert clocks["sm"] == 1001
 
 
 def test_a_gpu_that_nvml_does_not_know_is_not_known(ask):
     disturbed, _, clocks = ask(QUIET, known="GPU-another")
-    assert [line.partition("(")[2] for line in disturbed] == ["nvmlDeviceGetHandleByUUID: Not Found)"]
+    assert disturbed == [NothingKnown(QuestionRefused("nvmlDeviceGetHandleByUUID", "Not Found", 6))]
     assert clocks is None
 
 
@@ -198,5 +212,5 @@ def test_a_library_that_does_not_begin_is_not_known(ask):
             "int nvmlInitWithFlags(unsigned flags) { return 0; }", "int nvmlInitWithFlags(unsigned flags) { return 9; }"
         )
     )
-    assert [line.partition("(")[2] for line in disturbed] == ["nvmlInit: Driver Not Loaded)"]
+    assert disturbed == [NothingKnown(QuestionRefused("nvmlInit", "Driver Not Loaded", 9))]
     assert (driver, clocks) == (None, None)

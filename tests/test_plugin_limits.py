@@ -7,8 +7,10 @@ import json
 import fresh
 import pytest
 from conftest import PREAMBLE
+from facts import says, verdicts_in
 
 from pytest_torchprof.limits.seen import Unworded
+from pytest_torchprof.reasons.composed import OfEntry
 from pytest_torchprof.reasons.plugins import (
     Brings,
     BringsSomethingElse,
@@ -17,12 +19,13 @@ from pytest_torchprof.reasons.plugins import (
     Lack,
     UnusableLimit,
 )
+from pytest_torchprof.reasons.reason import Verbatim
 
 pytestmark = pytest.mark.any_torch
 
 PLUGIN = """
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, InWords, Limit, Verdict
 from pytest_torchprof.limits.evidence import Evidence
 from pytest_torchprof.limits.limit import whole_number
@@ -153,6 +156,16 @@ def test_they_travel_from_a_worker_of_xdist(run_tests, pytester):
         "90 degrees seen",
         "the board is at 91 degrees [too-hot]",
     ]
+
+
+def test_an_entry_that_a_plugin_refuses_for_a_reason_of_its_own_travels_from_a_worker_of_xdist(run_tests, pytester):
+    # By a check: what the marker says is read in the controller's process as well.
+    refused = "raise NotMeasured(UnknownLimit.because(TooHot(90)).of_entry('fan').reason)"
+    pytester.makeconftest(PLUGIN.replace("RETURNED", refused))
+    run_tests(TEST.replace("WORK", "torch.sin(x)"), "-n1", "--torchprof-report=out.json").assert_outcomes(failed=1)
+    (verdict,) = verdicts_in(pytester.path / "out.json")
+    assert says(verdict.reason, OfEntry, entry="fan"), verdict.reason
+    assert says(verdict.reason, Verbatim, said="the board is at 90 degrees", known_as="not-recorded")
 
 
 def test_a_plugins_own_reason_may_be_raised(run_tests, pytester):

@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from facts import reasons_in, says
 
 from pytest_torchprof.capture.rank import Rank, rank_in, this_rank
+from pytest_torchprof.reasons.adopting import NothingToReplay
 from pytest_torchprof.reasons.unreadable import Expected, WrongEntry
 
 pytest.importorskip("torch")
@@ -203,12 +205,12 @@ def test_recordings_of_ranks_that_are_not_of_one_job_are_not_judged_together_and
 def test_a_replay_without_ranks_says_how_those_of_ranks_are_judged(as_rank):
     for number in range(2):
         as_rank(Rank(number, 2), "--torchprof-save=kept")
-    result = as_rank(Rank(), "--torchprof-replay=kept")
+    result = as_rank(Rank(), "--torchprof-replay=kept", "--torchprof-report=out.json")
     result.assert_outcomes(failed=1)
     assert result.ret != 0
-    result.stdout.fnmatch_lines(
-        ["*no recording of test_it.py::test_it*those of rank 0 of 2, rank 1 of 2*RANK=0 WORLD_SIZE=2 pytest*"]
-    )
+    (reason,) = reasons_in(Path("out.json"))
+    assert says(reason, NothingToReplay, test="test_it.py::test_it", ranks=((0, 2), (1, 2)))
+    result.stdout.fnmatch_lines(["*RANK=0 WORLD_SIZE=2 pytest*"])
 
 
 def test_a_test_that_fails_on_one_rank_leaves_the_recordings_of_the_others(as_rank, pytester):

@@ -6,7 +6,9 @@ import gzip
 import json
 
 import pytest
+from facts import reasons_in, says
 
+from pytest_torchprof.reasons.adopting import NothingToReplay
 from pytest_torchprof.reasons.unreadable import InPerfettosFormat
 from pytest_torchprof.reasons.whole_runs import NoRecordingJudged
 
@@ -66,9 +68,12 @@ def test_a_missing_recording_is_an_error_that_says_how_to_make_it(run_tests, pyt
     run_tests(MEASURED, "--torchprof-save=kept")
     for path in (pytester.path / "kept").glob("*test_body*"):
         path.unlink()
-    result = run_tests(FORBIDDEN, "--torchprof-replay=kept")
+    result = run_tests(FORBIDDEN, "--torchprof-replay=kept", "--torchprof-report=out.json")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*no recording of test_it.py::test_body in *kept*--torchprof-save=*"])
+    result.stdout.fnmatch_lines(["*--torchprof-save=*[[]replay-missing[]]*"])
+    (reason,) = reasons_in(pytester.path / "out.json")
+    folder = str(pytester.path / "kept")
+    assert says(reason, NothingToReplay, test="test_it.py::test_body", label=None, folder=folder, ranks=())
 
 
 def test_a_recording_of_another_test_is_an_error(run_tests, pytester):

@@ -12,11 +12,28 @@ from pytest_torchprof.against import history
 from pytest_torchprof.against.commits import CommitRuns
 from pytest_torchprof.against.folders import run_folders
 from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_arguments
+from pytest_torchprof.against.search_facts import (
+    AllUnmeasured,
+    AnswerChanged,
+    BadEndIsGood,
+    CommitAnswer,
+    EndNotMeasured,
+    GoodEndIsBad,
+    KernelsDiffer,
+    LimitJudged,
+    MeasurementMissing,
+    NothingChanged,
+    NothingMarked,
+    OnlySkippedLeft,
+    RecordingMissing,
+    SameKernels,
+)
 from pytest_torchprof.against.start import ended_in_order
 from pytest_torchprof.against.warm import warm_python
 from pytest_torchprof.compare import compare
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.commit_gaps import EndedEarlier
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Reference
 from pytest_torchprof.text import counted, reason_line
@@ -28,17 +45,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.commits import Commits
     from pytest_torchprof.against.git import NamedCommit, Repository
     from pytest_torchprof.against.measured import CommitMeasurements
+    from pytest_torchprof.against.search_facts import WhyAnswered, WhyNotFound
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.limits import Asked
-
-
-class CommitAnswer(StrEnum):
-    """The answer for a commit."""
-
-    GOOD = "good"
-    BAD = "bad"
-    SKIPPED = "skipped"
-    """The commit cannot be measured."""
+    from pytest_torchprof.reasons.commit_gaps import CommitGap
 
 
 _FOR_GIT: Final = {CommitAnswer.GOOD: history.GOOD, CommitAnswer.BAD: history.BAD, CommitAnswer.SKIPPED: history.SKIP}
@@ -71,7 +81,7 @@ class Judged:
 
     sha: str
     answer: CommitAnswer
-    why: str
+    why: WhyAnswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +89,8 @@ class SearchResult:
     """The result of a search: its outcome, with the reason, and the commits."""
 
     outcome: SearchOutcome
-    why: str
+    why: WhyAnswered | WhyNotFound
+    """Why the commit that is found is bad; otherwise why none is found."""
     good: Reference
     bad: Reference
     commits: tuple[Judged, ...]
@@ -90,7 +101,7 @@ class SearchResult:
     """The parent of the first bad commit."""
     differences: Mapping[str, Comparison] = field(default_factory=dict)
     """By test, its differences from the parent; empty if the parent cannot be measured."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, CommitGap] = field(default_factory=dict)
     """Requested tests that take no part, or their files -> why the bad commit has not measured them."""
 
 
@@ -191,13 +202,13 @@ class Search:
         between = counted(repository.distance(self.good.sha, self.bad.sha), "commit")
         self.write_line(f"{between} from {self.good.shown}, good, to {self.bad.shown}, bad")
         if not self._names:
-            return self._result(SearchOutcome.NOT_MEASURED, f"at {self.bad.shown}: {self._why_nothing()}")
+            return self._result(SearchOutcome.NOT_MEASURED, EndNotMeasured(self.bad.shown, self._why_nothing()))
         for end, wanted in ((self.bad, CommitAnswer.BAD), (self.good, CommitAnswer.GOOD)):
             judged = self._judge(end.sha)
             if judged.answer is CommitAnswer.SKIPPED:
-                return self._result(SearchOutcome.NOT_MEASURED, f"at {end.shown}: {judged.why}")
+                return self._result(SearchOutcome.NOT_MEASURED, EndNotMeasured(end.shown, judged.why))
             if judged.answer is not wanted:
-                return self._result(SearchOutcome.NOT_THERE, self._contradiction_text(end, judged))
+                return self._result(SearchOutcome.NOT_THERE, self._contradiction(end, judged))
         shas = history.first_bad(
             repository,
             good=self.good.sha,
@@ -207,25 +218,25 @@ class Search:
         )
         candidates = tuple(map(repository.named, shas))
         if len(candidates) > 1:
-            why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
-            return self._result(SearchOutcome.NOT_MEASURED, why, candidates)
-        if (doubt := self._doubt_text(*shas)) is not None:
+            return self._result(SearchOutcome.NOT_MEASURED, OnlySkippedLeft(len(candidates)), candidates)
+        if (doubt := self._doubt(*shas)) is not None:
             return self._result(SearchOutcome.NOT_MEASURED, doubt, candidates)
         return self._result(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
 
-    def _doubt_text(self, sha: str) -> str | None:
-        """Measure a commit and its parent once more; return a text if an answer changed, None if neither did."""
+    def _doubt(self, sha: str) -> AnswerChanged | None:
+        """Measure a commit and its parent once more; return which answer changed, None if neither did."""
         for commit in (sha, self.repository.parent(sha)):
             if commit not in self._judged:  # The parent of a merge may be on another branch, or missing from a clone.
                 continue
             before, (answer, why) = self._judged[commit].answer, self._answer(self.commits.measure(commit, again=True))
-            self.write_line(f"{commit[:7]}  {answer:<9}once more: {reason_line(why)}")
+            self.write_line(f"{commit[:7]}  {answer:<9}once more: {reason_line(str(why))}")
             if answer is not before:
-                problem = f"{commit[:7]} was {before}, and measured once more it is {answer}: {why}"
-                return f"{problem}; the test does not do the same each time"
+                return AnswerChanged(commit[:7], before, answer, why)
         return None
 
-    def _result(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> SearchResult:
+    def _result(
+        self, outcome: SearchOutcome, why: WhyAnswered | WhyNotFound, candidates: tuple[NamedCommit, ...] = ()
+    ) -> SearchResult:
         parent, differences = None, {}
         if outcome is SearchOutcome.FOUND:
             (first,) = candidates
@@ -245,12 +256,13 @@ class Search:
             left_out=self._left_out,
         )
 
-    def _contradiction_text(self, end: Reference, judged: Judged) -> str:
+    def _contradiction(self, end: Reference, judged: Judged) -> WhyNotFound:
+        """Return the reason for which an end is not what it is said to be."""
         if end is self.good:
-            return f"{end.shown} is to be good, and is not: {judged.why}; name an older commit with --good"
+            return GoodEndIsBad(end.shown, judged.why)
         if self.limits:
-            return f"{end.shown} is to be bad, and the limits hold there: {judged.why}"
-        return f"the kernels at {end.shown} are those at {self.good.shown}: nothing has changed"
+            return BadEndIsGood(end.shown, judged.why)
+        return NothingChanged(end.shown, before=self.good.shown)
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -258,24 +270,24 @@ class Search:
         return tuple(self._measure(self.bad.sha).entries)
 
     @property
-    def _left_out(self) -> Mapping[str, str]:
+    def _left_out(self) -> Mapping[str, CommitGap]:
         measured = self._measure(self.bad.sha)
         known = {measured.test_of(name) for name in self._names}
         troubles = measured.outcomes.troubles
-        return {test: why.in_one_line for test, why in troubles.items() if test not in known}
+        return {test: gap for test, gap in troubles.items() if test not in known}
 
-    def _why_nothing(self) -> str:
+    def _why_nothing(self) -> WhyAnswered:
         """Return why the bad commit measured nothing; TorchprofError if there is no such test."""
         outcomes = self._measure(self.bad.sha).outcomes
         if outcomes.troubles:
-            return next(iter(outcomes.troubles.values())).whole
+            return AllUnmeasured(next(iter(outcomes.troubles.values())))
         if outcomes.tests:
-            return "nothing was measured: the test has neither the torchprof marker nor the fixture"
-        output = "\n".join(f"  | {line}" for line in self.commits.output(self.bad.sha))
+            return NothingMarked()
+        last_lines = tuple(self.commits.output(self.bad.sha))
         if outcomes.status in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
-            named = " ".join(self.asked)
+            named, output = " ".join(self.asked), "\n".join(f"  | {line}" for line in last_lines)
             raise TorchprofError(f"pytest finds no test {named} at {self.bad.shown}, and says:\n{output}", Code.NO_TEST)
-        return f"{outcomes.broken}, and it said:\n{output}"
+        return AllUnmeasured(outcomes.broken or EndedEarlier(outcomes.status), last_lines)
 
     def _measure(self, sha: str) -> CommitMeasurements:
         if sha not in self._measured:
@@ -286,45 +298,45 @@ class Search:
         if sha not in self._judged:
             answer, why = self._answer(self._measure(sha))
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
-            self.write_line(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
+            self.write_line(f"{sha[:7]}  {answer:<9}{reason_line(str(why))}")
         return self._judged[sha]
 
-    def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
+    def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, WhyAnswered]:
         return self._by_limits(measured) if self.limits else self._by_kernels(measured)
 
-    def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
+    def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, WhyAnswered]:
         profiles = dict(measured.profiles())
-        texts = {
-            verdict.status: self._with_name(name, f"{verdict.written}: {verdict.text}")
+        judged = {
+            verdict.status: LimitJudged(verdict, self._if_others(name))
             for name in self._names
             if name in profiles and name in measured.entries
             for verdict in check_limits(profiles[name], self.limits)
         }
-        if MISSED in texts:
-            return CommitAnswer.BAD, texts[MISSED]
-        if (gap := self._missing_text(measured)) is not None:
-            return CommitAnswer.SKIPPED, gap
-        if NOT_MEASURED in texts or not texts:
-            return CommitAnswer.SKIPPED, texts.get(NOT_MEASURED, "its recording is not there")
-        return CommitAnswer.GOOD, next(iter(texts.values()))
+        if MISSED in judged:
+            return CommitAnswer.BAD, judged[MISSED]
+        if (missing := self._missing(measured)) is not None:
+            return CommitAnswer.SKIPPED, missing
+        if NOT_MEASURED in judged or not judged:
+            return CommitAnswer.SKIPPED, judged.get(NOT_MEASURED, RecordingMissing())
+        return CommitAnswer.GOOD, next(iter(judged.values()))
 
-    def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
-        if (gap := self._missing_text(measured)) is not None:
-            return CommitAnswer.SKIPPED, gap
+    def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, WhyAnswered]:
+        if (missing := self._missing(measured)) is not None:
+            return CommitAnswer.SKIPPED, missing
         good = self._measure(self.good.sha)
         for name in self._names:
             comparison = compare(good.entries.get(name), measured.entries[name])
             if comparison.kernels_differ:
-                return CommitAnswer.BAD, self._with_name(name, comparison.summary)
-        return CommitAnswer.GOOD, "the kernels are the same"
+                return CommitAnswer.BAD, KernelsDiffer(comparison, self._if_others(name))
+        return CommitAnswer.GOOD, SameKernels()
 
-    def _missing_text(self, measured: CommitMeasurements) -> str | None:
-        """Return why a requested measurement is missing; None if there are all of them."""
+    def _missing(self, measured: CommitMeasurements) -> MeasurementMissing | None:
+        """Return which requested measurement is missing, and why; None if there are all of them."""
         lacking = next((name for name in self._names if name not in measured.entries), None)
         if lacking is None:
             return None
-        return self._with_name(lacking, str(measured.why_not(lacking)))
+        return MeasurementMissing(measured.why_not(lacking), self._if_others(lacking))
 
-    def _with_name(self, name: str, what: str) -> str:
-        """Return a text about a measurement, with its name if there are others."""
-        return what if len(self._names) == 1 else f"{name}: {what}"
+    def _if_others(self, name: str) -> str | None:
+        """Return the name of a measurement, None if there is no other."""
+        return None if len(self._names) == 1 else name

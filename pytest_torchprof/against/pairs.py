@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.against.start import SideStart
     from pytest_torchprof.reasons.comparing import SideName
+    from pytest_torchprof.reasons.disturbances import Disturbance
     from pytest_torchprof.report import RunResults
     from pytest_torchprof.report.result import Result
 
@@ -51,7 +52,7 @@ class Reading(NamedTuple):
     """The recorded time of a step's kernels on the GPU; None without a GPU."""
     conditions: Mapping[str, str | int]
     """The conditions of the times: clock, cache, threads, machine."""
-    disturbed: tuple[str, ...]
+    disturbed: tuple[Disturbance | str, ...]
 
 
 Readings = Mapping[Key, Reading | Reason]
@@ -144,7 +145,7 @@ class TimedMeasurement:
     """The times of its kernels, from the same processes."""
     lost: tuple[Reason, ...] = ()
     """Why pairs failed."""
-    disturbed: tuple[str, ...] = ()
+    disturbed: tuple[Disturbance | str, ...] = ()
     """The disturbances of the machine during that time."""
 
     @property

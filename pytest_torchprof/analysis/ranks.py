@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"]
 
-_SHOWN: Final[dict[str, str]] = {"mixed": "mixed (waiting, transfer)"}
 _FEW: Final = 3
 _MOSTLY, _SELDOM = 0.75, 0.25
 _MOST_OF_THE_WAIT: Final = 2 / 3
@@ -367,11 +366,6 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def is_matched(self) -> bool:
         """Whether all collectives of all ranks are matched."""
         return not any(part.unmatched for part in self.ranks)
-
-
-def show_kind(kind: Kind) -> str:
-    """Return the kind as a person reads it: what is mixed is named."""
-    return _SHOWN.get(kind, kind)
 
 
 def wait_share(collectives: Iterable[JoinedCollective]) -> float | None:

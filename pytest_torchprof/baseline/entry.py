@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.numbers import TABLE, middle
 from pytest_torchprof.baseline.family_times import spent_by_family
 from pytest_torchprof.kernels import names
+from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     median_us: float
     quantiles_us: Annotated[tuple[float, ...], Meta(min_length=1)]
     """The middles of equal parts of the sorted samples."""
-    disturbed: tuple[str, ...] = ()
-    """The disturbances of the machine during that time."""
+    disturbed: tuple[AnyDisturbance | str, ...] = ()
+    """The disturbances of the machine during that time; earlier versions wrote texts."""
     confirmed: bool = True
     """Whether samples were taken twice, as is done before a test fails; not kept in a file."""
 

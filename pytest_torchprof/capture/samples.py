@@ -10,6 +10,7 @@ from pytest_torchprof.capture.devices import after_measured_code, live_device, s
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.reasons.capturing import CacheNotEmptied, CallTooLong, WorkGoesOn
 from pytest_torchprof.reasons.decoding import to_stored
+from pytest_torchprof.reasons.disturbances import WaitedForCpu
 from pytest_torchprof.trace.metadata import Batch, Timing
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_torchprof.capture.devices import LiveDevice
+    from pytest_torchprof.reasons.disturbances import Disturbance
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
@@ -67,7 +69,7 @@ class Samples:
         self._one_stream = one_stream
         self._cache = cache
         self._clock = self._device.clock()
-        self._batches: list[tuple[array[float], list[str]]] = []
+        self._batches: list[tuple[array[float], list[Disturbance]]] = []
         self.why_not: Reason | None = None
         self.wanted = LEAST
         self.calls = 0
@@ -113,9 +115,7 @@ class Samples:
             # The GPU still works on the last call.
             disturbed = disturbances()
         if self._clock.waited:
-            disturbed.append(
-                "the GPU waited for the CPU within most calls, so that their times hold more than its work"
-            )
+            disturbed.append(WaitedForCpu())
         with after_measured_code():
             self._batches.append((self._clock.times_us(), disturbed))
 

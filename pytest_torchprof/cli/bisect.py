@@ -7,6 +7,8 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from msgspec import to_builtins
+
 from pytest_torchprof.cli import UsageError, add_limits
 from pytest_torchprof.text import json_text, printable, printable_line, reason_line
 from pytest_torchprof.text.tables import on_screen
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.bisect import SearchResult
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.reasons.statement import Statement
 
 SCHEMA: Final = 1
 _STATUS: Final = {"found": 0, "not there": 1, "not measured": 3}
@@ -77,10 +80,9 @@ def run(arguments: Namespace) -> int:
     # Output of the tests must not be mixed with the data.
     with redirect_stdout(sys.stderr if arguments.json else screen):
         result = bisect(task, _write_at_once)
-    for test, why in result.left_out.items():
-        sys.stderr.write(
-            f"{reason_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
-        )
+    for test, gap in result.left_out.items():
+        line = f"torchprof: {test} takes no part, as it was not measured at the bad commit: {gap.in_one_line}"
+        sys.stderr.write(f"{reason_line(line)}\n")
     lines = "".join(f"{line}\n" for line in _lines(result))
     screen.write(json_text(_data(result, arguments.test, limits)) if arguments.json else lines)
     return _STATUS[result.outcome]
@@ -117,7 +119,7 @@ def _data(result: SearchResult, test: str, limits: list[str]) -> dict[str, objec
         "test": test,
         "limits": limits,
         "outcome": result.outcome,
-        "why": result.why,
+        "why": _with_text(result.why),
         **{side: {"ref": end.ref, "sha": end.sha} for side, end in (("good", result.good), ("bad", result.bad))},
         "candidates": [asdict(commit) for commit in result.candidates],
         "parent": result.parent,
@@ -129,6 +131,13 @@ def _data(result: SearchResult, test: str, limits: list[str]) -> dict[str, objec
             }
             for test, difference in result.differences.items()
         },
-        "left_out": dict(result.left_out),
-        "commits": [asdict(commit) for commit in result.commits],
+        "left_out": {test: _with_text(gap) for test, gap in result.left_out.items()},
+        "commits": [
+            {"sha": commit.sha, "answer": commit.answer, "why": _with_text(commit.why)} for commit in result.commits
+        ],
     }
+
+
+def _with_text(facts: Statement) -> dict[str, object]:
+    # What a plugin's limit has seen may be of any type.
+    return {**to_builtins(facts, enc_hook=str), "text": facts.text}

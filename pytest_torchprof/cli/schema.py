@@ -9,7 +9,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Final, get_args
 
-from pytest_torchprof.against import bisect
+from pytest_torchprof.against import bisect, search_facts
 from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form, step_form
 from pytest_torchprof.cli import bisect as cli_bisect
@@ -28,6 +28,7 @@ from pytest_torchprof.cli.schema_parts import (
     nullable,
     of_type,
     root,
+    tagged,
 )
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.change import Change
@@ -93,18 +94,19 @@ def bisection() -> Schema:
     """Return the schema of ``torchprof bisect --json``."""
     commit = fields(every("sha author date subject", TEXT))
     test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(change())})
-    judged = fields({"sha": TEXT, "answer": {"enum": [str(answer) for answer in bisect.CommitAnswer]}, "why": TEXT})
+    answer = {"enum": [str(answer) for answer in search_facts.CommitAnswer]}
+    judged = fields({"sha": TEXT, "answer": answer, "why": tagged("reason")})
     known: dict[str, Schema] = {
         "schema": {"const": cli_bisect.SCHEMA},
         "test": TEXT,
         "limits": listed(TEXT),
         "outcome": {"enum": [str(outcome) for outcome in bisect.SearchOutcome]},
-        "why": TEXT,
+        "why": tagged("reason"),
         **every("good bad", fields(every("ref sha", TEXT))),
         "candidates": listed(commit),
         "parent": nullable(TEXT),
         "tests": mapped(test),
-        "left_out": mapped(TEXT),
+        "left_out": mapped(tagged("gap")),
         "commits": listed(judged),
     }
     return root("torchprof bisect --json", cli_bisect.SCHEMA, fields(known))

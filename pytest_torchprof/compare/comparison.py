@@ -25,6 +25,7 @@ from pytest_torchprof.compare.change import (
 from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines
 from pytest_torchprof.compare.number_changes import COUNTS, is_noise, numbers_to_show
+from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import and_more, counted, numbered, printable_line
 from pytest_torchprof.text.cutting import cut_inside
 from pytest_torchprof.text.wrapping import WIDTH, wrapped
@@ -86,8 +87,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """The kernels that either side launches, by family, if more than a few kernels changed."""
     families: tuple[Shift, ...] = ()
     """The use of the GPU time, if it changed and both sides ran on the same device and software."""
-    disturbed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """The disturbances of the machine while each side's times were taken."""
+    disturbed: tuple[tuple[AnyDisturbance | str, ...], tuple[AnyDisturbance | str, ...]] = ((), ())
+    """The disturbances of the machine while each side's times were taken; texts of earlier versions."""
     of_recordings: bool = False
     """Whether two recordings are compared, and not entries of baselines."""
     same: dict[str, int] = {}

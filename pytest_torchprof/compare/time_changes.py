@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Times
     from pytest_torchprof.compare.change import Direction
+    from pytest_torchprof.reasons.disturbances import Disturbance
 
 TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 PROBABILITY: Final = 0.002
@@ -41,7 +42,9 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
         yield _time_change(old, new, WORSE if slower else BETTER, gated=share is not None)
 
 
-def disturbances(old: Times | None, new: Times | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def disturbances(
+    old: Times | None, new: Times | None
+) -> tuple[tuple[Disturbance | str, ...], tuple[Disturbance | str, ...]]:
     """Return the disturbances of the machine while each side's samples were taken, if these are compared."""
     if old is None or new is None or _not_comparable(old, new):
         return ((), ())

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.units import show_share, show_us
@@ -51,7 +52,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
     confirming_pairs: int = 0
     step: TimeChange | None = None
     kernels: TimeChange | None = None
-    disturbed: tuple[str, ...] = ()
+    disturbed: tuple[AnyDisturbance | str, ...] = ()
     fails: bool = False
     """Whether it fails the test."""
     failed_before: bool = False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.baseline.entry import KernelRecord
     from pytest_torchprof.compare.change import Change, Kind, LostFusion, OtherEnvironment, Sides, Undecided
+    from pytest_torchprof.reasons.disturbances import Disturbance
 
 _SHOWN: Final = 4
 """The most names, or kinds of changes, that a line has room for."""
@@ -280,7 +281,7 @@ def _places_words(places: Sequence[Origin]) -> str:
     return first_of([printable(str(place)) for place in places], MOST_PLACES, between="; ")
 
 
-def disturbance_words(disturbed: tuple[Sequence[str], Sequence[str]]) -> Iterator[str]:
+def disturbance_words(disturbed: tuple[Sequence[Disturbance | str], Sequence[Disturbance | str]]) -> Iterator[str]:
     """Yield the disturbances of the machine while the times of either side were taken."""
     for whose, side in zip(("the baseline's samples", "the samples"), disturbed, strict=True):
         yield from (f"during {whose} {disturbance}" for disturbance in side)

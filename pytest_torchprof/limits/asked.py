@@ -17,11 +17,10 @@ from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
 from pytest_torchprof.limits.written import RANGES
-from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, refuse_huge
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
 from pytest_torchprof.reasons.wrong_patterns import FunctionNotCalled
-from pytest_torchprof.text import is_huge
 from pytest_torchprof.text.suggestions import keywords_like
 
 if TYPE_CHECKING:
@@ -74,10 +73,7 @@ def read_limits(
         word = words.get(name)
         if word is None:
             raise _no_limit(name, words)
-        if is_huge(value):
-            from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - for what is refused alone
-
-            raise UnknownLimit.because(HugeNumber()).of_keyword(name, "...")
+        refuse_huge(name, value)
         try:
             values[name] = word.read(value)
         except UnknownLimit as problem:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit, refuse_huge
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,10 +16,7 @@ DEVICE, WARMUP, STEPS = "auto", 3, 5
 
 def read_keyword(name: str, value: object, read: Callable[[object], Any]) -> Any:
     """Return the value of a keyword as it is read; UnknownLimit names the keyword that cannot have it."""
-    if is_huge(value):
-        from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - for what is refused alone
-
-        raise UnknownLimit.because(HugeNumber()).of_keyword(name, "...")
+    refuse_huge(name, value)
     try:
         return read(value)
     except UnknownLimit as problem:

@@ -239,6 +239,36 @@ class OtherDevice(Reason, frozen=True):
     asked: str
 
 
+class NothingToReplay(Reason, frozen=True):
+    """The folder of a replay has no recording of a measurement."""
+
+    CODE = Code.REPLAY_MISSING
+    FOR_THE_DOCTOR = False
+
+    test: str
+    label: str | None
+    folder: str
+    file: str
+    """The name under which it would be there."""
+    ranks: tuple[tuple[int, int], ...]
+    """The ranks whose recordings of it are there: the number of each, and of how many it was one."""
+
+    @property
+    def sentence(self) -> str:
+        label = f" ({self.label})" if self.label else ""
+        return f"no recording of {self.test}{label} in {self.folder}: expected {self.file}"
+
+    @property
+    def remedy(self) -> str:
+        record = f"record it with: pytest {self.test!r} --torchprof-save={self.folder}"
+        if not self.ranks:
+            return record
+        there = ", ".join(f"rank {number} of {world}" for number, world in self.ranks)
+        number, world = self.ranks[0]
+        replay = f"RANK={number} WORLD_SIZE={world} pytest {self.test!r} --torchprof-replay={self.folder}"
+        return f"there are those of {there}, which are judged by the same rank, also alone: {replay}; or {record}"
+
+
 class GpuWorkForCpu(Reason, frozen=True):
     """A recording of a GPU is to be judged as one of the CPU."""
 

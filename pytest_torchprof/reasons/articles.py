@@ -90,6 +90,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "StepTitle | None": None,
     "AnyRankDifference": OtherOrder(3000, 3000, 3000, ("one",), ("two",)),
     "tuple[tuple[int, str], ...]": (),
+    "tuple[tuple[int, int], ...]": (),
     "tuple[tuple[int, Gap], ...]": ((3000, Gap.NO_TIME),),
 }
 _SIZE: Final = re.compile(r"\b2\.93 KiB")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Union
 
 from msgspec import ValidationError, convert
 from msgspec.json import encode
+from msgspec.structs import asdict, replace
 
 from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     adopting,
@@ -92,5 +93,23 @@ def _value(fact: object) -> str:
 
 
 def portable(reason: Reason) -> Reason:
-    """Return a reason that other processes can read: one of a kind that only another plugin knows, in its words."""
-    return reason if type(reason) in KINDS else Verbatim.of(reason.text, reason.code)
+    """Return a reason that other processes can read: one of a kind that only another plugin knows, in its words.
+
+    The same goes for the reasons that it holds.
+    """
+    if type(reason) not in KINDS:
+        return Verbatim.of(reason.text, reason.code)
+    held = asdict(reason)
+    changed = {name: made for name, value in held.items() if (made := _portable_field(value)) != value}
+    # Most hold none, or known ones alone, and stay what they are.
+    return replace(reason, **changed) if changed else reason
+
+
+def _portable_field(value: object) -> object:
+    match value:
+        case Reason():
+            return portable(value)
+        case tuple():
+            return tuple(map(_portable_field, value))
+        case _:
+            return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.error_texts import ErrorTexts, unmeasured_text, with_doctor
-from pytest_torchprof.text import first_line
+from pytest_torchprof.text import first_line, is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -220,15 +220,22 @@ class UnknownLimit(TorchprofError):
     def of_keyword(self, keyword: str, value: str | None = None) -> UnknownLimit:
         """Return the error of a keyword with this value, as it is written: what this one says of the value alone."""
         from pytest_torchprof.reasons.composed import OfKeyword  # noqa: PLC0415 - as above
-        from pytest_torchprof.reasons.decoding import portable  # noqa: PLC0415 - as above
 
-        return UnknownLimit.because(OfKeyword(keyword, value, portable(self.reason)))
+        return UnknownLimit.because(OfKeyword(keyword, value, self.reason))
 
     def of_entry(self, entry: str) -> UnknownLimit:
         """Return the error of an entry of a value, as it is written: what this one says of the entry alone."""
         from pytest_torchprof.reasons.composed import OfEntry  # noqa: PLC0415 - as above
 
         return UnknownLimit.because(OfEntry(entry, self.reason))
+
+
+def refuse_huge(keyword: str, value: object) -> None:
+    """Raise UnknownLimit for a keyword with a whole number beyond 64 bits in its value, which Python may not print."""
+    if is_huge(value):
+        from pytest_torchprof.reasons.wrong_values import HugeNumber  # noqa: PLC0415 - as above
+
+        raise UnknownLimit.because(HugeNumber()).of_keyword(keyword, "...")
 
 
 class TorchprofWarning(UserWarning):

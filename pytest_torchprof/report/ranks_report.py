@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_torchprof.analysis.ranks import show_kind, wait_share
+from pytest_torchprof.analysis.ranks import wait_share
 from pytest_torchprof.findings.catalogue.ranks import OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.codes import Code
@@ -177,6 +177,11 @@ def _recorded_lines(job: Job) -> Iterator[str]:
         yield f"hosts differ, or are not recorded: {aligned}"
 
 
+def _show_kind(kind: Kind) -> str:
+    """Return the kind as a person reads it: what is mixed is named."""
+    return "mixed (waiting, transfer)" if kind == "mixed" else kind
+
+
 def _wait_lines(job: Job) -> Iterator[str]:
     share = job.wait_share
     if share is not None:
@@ -187,9 +192,9 @@ def _wait_lines(job: Job) -> Iterator[str]:
         if job.waits_at_least is not None:
             yield waiting
         elif job.kind == "inconclusive":
-            yield f"{waiting} ({show_kind(job.kind)})"
+            yield f"{waiting} ({_show_kind(job.kind)})"
         else:
-            yield f"{show_kind(job.kind)}: {waiting}"
+            yield f"{_show_kind(job.kind)}: {waiting}"
     if job.why_unsure is not None:
         yield f"how long ranks wait is not known: {printable(job.why_unsure.text)}"
     for why, count in job.not_joined.items():
@@ -272,7 +277,7 @@ COLLECTIVES: Final = (
     RowColumn(key="skew_us", unit="us", title="skew", leaves=5, page="skew"),
     RowColumn(key="bus_gb_per_s", unit="rate", title="bus GB/s", leaves=3, page="bus GB/s"),
     RowColumn(key="last", title="last", leaves=2, page="last"),
-    RowColumn(key="kind", of=lambda row, _: show_kind(row.kind), title="kind", leaves=1, page="kind"),
+    RowColumn(key="kind", of=lambda row, _: _show_kind(row.kind), title="kind", leaves=1, page="kind"),
 )
 """The columns of the collectives that ranks had in common."""
 
@@ -328,7 +333,7 @@ def _meeting_values(collective: JoinedCollective) -> dict[str, Any]:
 _COMPARED: dict[str, Callable[[Any], str]] = {
     "skew_us": show_us,
     "wait_share": show_share,
-    "kind": show_kind,
+    "kind": _show_kind,
     "straggler": lambda rank: f"rank {rank}",
 }
 

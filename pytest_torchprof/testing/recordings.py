@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.rank import Rank, rank_in, this_rank
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.files import HIDDEN, hide, stacks_name
@@ -146,12 +145,10 @@ class Recordings:
         folder, rank = self._replay_folder, this_rank()
         path = self._kept(nodeid, label)
         if path is None:
-            raise TorchprofError(
-                f"no recording of {nodeid}{f' ({label})' if label else ''} in {folder}: "
-                f"expected {recording_name(nodeid, label, rank)}; {_other_ranks(folder, nodeid, label)}"
-                f"record it with: pytest {nodeid!r} --torchprof-save={folder}",
-                Code.REPLAY_MISSING,
-            )
+            from pytest_torchprof.reasons.adopting import NothingToReplay  # noqa: PLC0415 - only where one is missing
+
+            name, others = recording_name(nodeid, label, rank), _other_ranks(folder, nodeid, label)
+            raise TorchprofError.because(NothingToReplay(nodeid, label, str(folder), name, others))
         return path
 
     def numbered(self, nodeid: str, labels: Iterable[str]) -> str | None:
@@ -207,17 +204,11 @@ def _stem(test: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:STEM_LENGTH].rstrip("-.")
 
 
-def _other_ranks(folder: Path, nodeid: str, label: str | None) -> str:
-    """Return a text with the ranks that have a recording of this measurement in a folder, and how to judge it."""
+def _other_ranks(folder: Path, nodeid: str, label: str | None) -> tuple[tuple[int, int], ...]:
+    """Return the ranks that have a recording of this measurement in a folder: number, and of how many."""
     stem = _names(nodeid, label, Rank())[1].removesuffix(".json")
     ranks = {rank_in(path.name) for path in folder.glob(f"{glob.escape(stem)}.rank*")} - {Rank()}
-    if not ranks:
-        return ""
-    first = min(ranks, key=lambda rank: (rank.world, rank.number))
-    return (
-        f"there are those of {', '.join(map(str, sorted(ranks, key=str)))}, which are judged by the same rank, also "
-        f"alone: RANK={first.number} WORLD_SIZE={first.world} pytest {nodeid!r} --torchprof-replay={folder}; or "
-    )
+    return tuple((rank.number, rank.world) for rank in sorted(ranks, key=lambda rank: (rank.world, rank.number)))
 
 
 def _move(recording: Path, stacks: Path | None, target: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.unreadable import Expected, KeyOfOthers, NewerSchema, WhyUnreadable, WrongEntry
 from pytest_torchprof.text.reprs import ShownFields
@@ -74,8 +75,8 @@ class Batch(ShownFields, frozen=True, kw_only=True):
     """Untraced times, one per call."""
 
     samples_us: tuple[float, ...]
-    disturbed: tuple[str, ...] = ()
-    """The disturbances of the machine during that time."""
+    disturbed: tuple[AnyDisturbance | str, ...] = ()
+    """The disturbances of the machine during that time; earlier versions wrote texts."""
 
 
 class Timing(ShownFields, frozen=True, kw_only=True):

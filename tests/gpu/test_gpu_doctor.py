@@ -16,7 +16,9 @@ from simulated import gpu_is_simulated
 from pytest_torchprof.cli import doctor_checks as doctor
 from pytest_torchprof.cli.doctor_checks import profiler
 from pytest_torchprof.cli.doctor_checks.inquiry import SEE_THE_GPU
+from pytest_torchprof.reasons.disturbances import Brake
 from pytest_torchprof.reasons.no_gpu import DriverSeesNone, GpusHidden, NoGpuOfThese
+from pytest_torchprof.reasons.nvml_silence import AskerNotListed
 
 pytestmark = [
     pytest.mark.gpu,
@@ -123,7 +125,7 @@ def test_a_gpu_that_cannot_be_used_is_named_and_nothing_is_asked_of_it(ask, faul
             [
                 ("driver", "ok", "."),
                 ("clocks", "not known", "nvmlDeviceGetClockInfo: Insufficient Permissions"),
-                ("slow-downs", "wrong", "slowed down by its power limit, its temperature"),
+                ("slow-downs", "wrong", f"{Brake.POWER_LIMIT}, {Brake.TEMPERATURE}"),
                 ("processes", "wrong", "other processes on it"),
                 ("compute mode", "ok", "exclusive process: one process at a time"),
                 ("MIG", "ok", "a whole GPU"),
@@ -142,7 +144,7 @@ def test_a_gpu_that_cannot_be_used_is_named_and_nothing_is_asked_of_it(ask, faul
             {"FAKEGPU_NVML": "new", "FAKEGPU_NVML_PROCESSES": "none", "FAKEGPU_NVML_COMPUTE_MODE": "7"},
             [
                 ("slow-downs", "ok", "none"),
-                ("processes", "not known", "does not list this process itself"),
+                ("processes", "not known", AskerNotListed().text),
                 ("compute mode", "not known", "the driver says 7, which is none of the modes"),
             ],
         ),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from torch.profiler import ProfilerActivity
 
+    from pytest_torchprof.reasons.disturbances import Disturbance
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
@@ -223,7 +224,7 @@ class LiveDevice(ABC):
         """Return its part of a recording's environment."""
         return {}
 
-    def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
+    def disturbances(self) -> AbstractContextManager[Callable[[], list[Disturbance]]]:
         """Watch it; the function that is yielded returns what has disturbed it since."""
         return nullcontext(list)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler import ProfilerActivity
 
+    from pytest_torchprof.reasons.disturbances import Disturbance
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
@@ -215,7 +216,7 @@ class Cuda(LiveDevice):
     def clock(self) -> WallClock:
         return EventClock(self.name)
 
-    def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
+    def disturbances(self) -> AbstractContextManager[Callable[[], list[Disturbance]]]:
         from pytest_torchprof.capture import nvml
 
         return nvml.watched(gpu_uuid(self.name))

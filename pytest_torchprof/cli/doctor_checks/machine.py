@@ -11,20 +11,22 @@ import warnings
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from pytest_torchprof.capture import cupti_users, no_gpu, nvml, pick_device, reasons, torch_profiler
 from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.cli.doctor_checks.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public, public_line
 from pytest_torchprof.reasons.capturing import SLOW_EXPORT
+from pytest_torchprof.reasons.disturbances import Brake
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.nvml_silence import AnyNvmlSilence, NvmlSilence
 from pytest_torchprof.text import counted, printable_line
 from pytest_torchprof.text.units import show_bytes, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -276,12 +278,6 @@ def _allocator(gpu: UsableGpu) -> Answer:
     return Answer("allocator", OK, f"torch's, backend {gpu.allocator}")
 
 
-# Values of nvmlReturn_t that only the machine's owner can put right: the GPU fell off the bus; the driver was updated
-# and the kernel still runs the old one.
-_BROKEN: Final = {
-    15: "restart the machine; what the kernel's log says of NVRM or Xid tells more (dmesg)",
-    18: "the driver was updated and the old one is still loaded: restart the machine",
-}
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 
 _QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
@@ -298,7 +294,7 @@ class NvmlAnswer(Struct, frozen=True):
     """What NVML answers to a question: a value, or why there is none."""
 
     value: Any = None
-    unknown: nvml.Unknown | None = None
+    unknown: AnyNvmlSilence | None = None
 
 
 def ask_nvml(device: str, uuid: str) -> dict[str, NvmlAnswer]:
@@ -311,14 +307,14 @@ def ask_nvml(device: str, uuid: str) -> dict[str, NvmlAnswer]:
         if unknown:
             return {"library": _nvml_answer(unknown)}
         driver, gpu = _nvml_answer(nvml.driver_version()), nvml.Gpu.of(uuid)
-        if isinstance(gpu, nvml.Unknown):
+        if isinstance(gpu, NvmlSilence):
             return {"driver": driver, "GPU": _nvml_answer(gpu)}
         answers = {name: _nvml_answer(query(gpu)) for name, query in _QUERIES.items()}
         return {"driver": driver, **answers, "MIG": _nvml_answer(gpu.is_slice)}
 
 
 def _nvml_answer(answer: Any) -> NvmlAnswer:
-    return NvmlAnswer(unknown=answer) if isinstance(answer, nvml.Unknown) else NvmlAnswer(answer)
+    return NvmlAnswer(unknown=answer) if isinstance(answer, NvmlSilence) else NvmlAnswer(answer)
 
 
 def of_nvml(machine: Machine) -> Iterator[Answer]:
@@ -326,13 +322,13 @@ def of_nvml(machine: Machine) -> Iterator[Answer]:
     if not machine.gpu.cuda:
         return
     for name, answer in ask(ask_nvml, machine.gpu.device, machine.gpu.uuid).items():
-        check, unknown = f"NVML {name}", answer.unknown
-        if unknown is None:
+        check, silence = f"NVML {name}", answer.unknown
+        if silence is None:
             yield Answer(check, *(_READ[name](answer.value) if name in _READ else (OK, str(answer.value))))
-        elif unknown.code in _BROKEN:
-            yield Answer(check, WRONG, unknown.why, _BROKEN[unknown.code])
+        elif silence.remedy:
+            yield Answer(check, WRONG, silence.text, silence.remedy)
         else:
-            yield Answer(check, UNKNOWN, unknown.why, _WITHOUT.get(name, ""))
+            yield Answer(check, UNKNOWN, silence.text, _WITHOUT.get(name, ""))
 
 
 _WITHOUT = dict.fromkeys(
@@ -350,14 +346,15 @@ def _read_clocks(mhz: Mapping[str, int]) -> tuple[Any, str, str]:
     return OK, ", ".join(f"{name} {value}{most.get(name, '')} MHz" for name, value in now.items()), ""
 
 
-def _read_slowed(reasons: list[str]) -> tuple[Any, str, str]:
-    if not reasons:
+def _read_slowed(codes: Sequence[str]) -> tuple[Any, str, str]:
+    if not codes:
         return OK, "none", ""
-    return WRONG, f"slowed down by {', '.join(reasons)}", "compare no times until it is cool and has its power"
+    brakes = ", ".join(brake.text for brake in convert(codes, list[Brake]))
+    return WRONG, f"slowed down by {brakes}", "compare no times until it is cool and has its power"
 
 
 def _read_limits(held_back_ns: Mapping[str, int]) -> tuple[Any, str, str]:
-    shares = (f"{show_us(ns / 1000)} by {name}" for name, ns in held_back_ns.items())
+    shares = (f"{show_us(ns / 1000)} by {brake}" for brake, ns in convert(held_back_ns, dict[Brake, int]).items())
     return OK, f"held back since the driver was loaded: {', '.join(shares)}", ""
 
 
