@@ -12,11 +12,13 @@ import torch
 import torch._dynamo
 import torch._inductor.config as inductor
 from facts import misses, says, why_not
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, load
 from pytest_torchprof.capture.torch_compile import compiled_codes
 from pytest_torchprof.limits.seen import NothingWasCompiled
+from pytest_torchprof.reasons.compiling import NoFittingCode
 from pytest_torchprof.reasons.recordings import CompiledBefore
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
@@ -131,6 +133,96 @@ def test_sizes(torchprof, n):
 f = torch.compile(lambda a: a.sin() + 1, backend="eager", dynamic=False)
 """)
     result.assert_outcomes(passed=3)
+
+
+class Callable:
+    def __call__(self, a):
+        return a.sin()
+
+
+UNDER_THE_WRAPPER = {
+    "no_grad": lambda: torch.no_grad()(lambda a: a.sin()),
+    "inference_mode": lambda: torch.inference_mode()(lambda a: a.sin()),
+    "autocast": lambda: torch.autocast("cpu")(lambda a: a.sin()),
+    "partial": lambda: partial(torch.add, other=1),
+    "callable": Callable,
+    "of torch": lambda: torch.sin,
+    "method": lambda: torch.Tensor.sin,
+    "gelu": lambda: torch.nn.functional.gelu,
+}
+"""What torch.compile encloses in a wrapper of its own, whose code all of these share."""
+
+
+@pytest.mark.parametrize("kind", UNDER_THE_WRAPPER)
+def test_what_torch_wraps_is_compiled_anew_like_any_function(measure, kind):
+    one, sizes = torch.compile(UNDER_THE_WRAPPER[kind](), backend="eager", dynamic=False), iter(range(2, 99))
+    profile = measure(lambda: one(torch.ones(next(sizes))))
+    profile.expect(max_recompiles=3)
+    misses(profile, max_recompiles=2)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_size_that_is_new_to_what_was_wrapped_and_compiled_before_is_a_recompile(measure, watched):
+    one = torch.compile(torch.no_grad()(lambda a: a.sin()), backend="eager", dynamic=False)
+    if watched:
+        measure(lambda: one(torch.ones(2)))
+    else:
+        one(torch.ones(2))
+    sizes = iter((2, 2, 3, 3))
+    misses(measure(lambda: one(torch.ones(next(sizes)))), max_recompiles=0)
+
+
+def test_what_torch_wraps_is_compiled_for_the_first_time_each(measure):
+    several = [torch.compile(make(), backend="eager", dynamic=False) for make in UNDER_THE_WRAPPER.values()]
+    calls = iter(range(1, 99))
+
+    def code():
+        for one in several[: next(calls)]:
+            one(torch.ones(2))
+
+    measure(code, warmup=7).expect(max_recompiles=0)
+
+
+def test_code_that_drops_what_was_compiled_compiles_it_anew(measure):
+    one = torch.compile(lambda a: a.sin(), backend="eager", dynamic=False)
+
+    def code():
+        reset(one)
+        one(X)
+
+    profile = measure(code)
+    profile.expect(max_recompiles=3)
+    misses(profile, max_recompiles=2)
+
+
+class Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+@pytest.mark.parametrize("mode", [partial(FlopCounterMode, display=False), Mode])
+def test_what_was_compiled_and_runs_uncompiled_under_a_mode_is_not_measured(measure, mode, limit):
+    """Beside a region that runs compiled; without the mode both do."""
+    one, other = (torch.compile(make, backend="eager") for make in (lambda a: a.sin(), lambda a: a.cos()))
+    one(X)
+
+    def under_the_mode():
+        other(X)
+        with mode():
+            one(X)
+
+    assert says(why_not(lambda: measure(under_the_mode).expect(**{limit: 0})), NoFittingCode)
+    measure(lambda: (other(X), one(X))).expect(**{limit: 0})
+
+
+def test_what_only_runs_and_fits_no_compiled_code_is_not_measured(measure):
+    one = torch.compile(lambda a: a.sin(), backend="eager", dynamic=False)
+    other = torch.compile(lambda a: a.cos(), backend="eager")
+    one(X)
+    run = torch._dynamo.run(one)
+    assert says(why_not(lambda: measure(lambda: (other(X), run(W[:2]))).expect(max_graph_breaks=0)), NoFittingCode)
+    measure(lambda: (other(X), run(X))).expect(max_graph_breaks=0)
 
 
 # ------------------------------------------------------------------------------------- kernels of compiled CPU code

@@ -21,7 +21,7 @@ from pytest_torchprof.capture.torch_compile import CodeLine
 from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import CodeType
 
     from pytest_torchprof.capture.torch_compile import Attempt, DynamoReason
@@ -56,7 +56,7 @@ def break_of_code(reason: str, code: CodeType) -> GraphBreak:
 
 def is_torchs_own(place: CodeLine | None) -> bool:
     """Return whether torch compiles this for itself, unasked: the wrapper of an operator such as ``cond``."""
-    if place is None or not observers.is_torchs_file(place.file) or torch_compile.is_module_wrapper(place):
+    if place is None or not observers.is_torchs_file(place.file) or torch_compile.is_wrapper(place):
         return False
     # Code of torch's that is resumed after a graph break is a part of what the user compiles.
     is_resumed = name_in_source(place.function) != place.function
@@ -139,8 +139,8 @@ class Compiled(Struct, frozen=True, kw_only=True):
     generated: weakref.ref[CodeType]
     code: weakref.ref[CodeType]
     breaks: tuple[GraphBreak, ...]
-    module: weakref.ref[Any] | None = None
-    """The module for which it was compiled, if that was seen."""
+    owner: Callable[[], Any] | None = None
+    """Returns the module, or what torch's wrapper encloses, for which it was compiled, if that was seen."""
 
     @property
     def place(self) -> CodeLine | None:
@@ -205,7 +205,7 @@ class History:
             return attempts
         return [attempt if attempt.graph_ops else replace(attempt, failure=new[-1]) for attempt in attempts]
 
-    def note(self, code: CodeType, generated: CodeType, module: weakref.ref[Any] | None) -> list[GraphBreak]:
+    def note(self, code: CodeType, generated: CodeType, owner: Callable[[], Any] | None) -> list[GraphBreak]:
         """Remember a compilation that has just ended; return the graph breaks that came since the last one."""
         new = self._new_reasons()
         caller = observers.user_stack() if new else ()
@@ -216,7 +216,7 @@ class History:
             generated=weakref.ref(generated),
             code=weakref.ref(code),
             breaks=tuple(own) if lines else (),
-            module=module,
+            owner=owner,
         )
         return [break_of_reason(reason, caller) for reason in new]
 
@@ -285,7 +285,7 @@ def _is_left_alone(code: CodeType) -> bool:
 def _is_for_compiling(place: CodeLine) -> bool:
     """Return whether it is the user's code, or code of torch's that users compile."""
     is_library = observers.is_library_file(place.file)
-    return not is_library or observers.is_library_code(place) or torch_compile.is_module_wrapper(place)
+    return not is_library or observers.is_library_code(place) or torch_compile.is_wrapper(place)
 
 
 def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:

@@ -6,7 +6,7 @@ import gc
 import re
 import weakref
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from pytest_torchprof.capture.compile_history import caller_of, compile_history,
 from pytest_torchprof.trace.compile_evidence import Recompile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import CodeType
 
     from pytest_torchprof.capture.torch_compile import Attempt, CodeLine
@@ -32,8 +32,9 @@ class Compilation(Struct, frozen=True, kw_only=True):
     place: CodeLine | None
     caller: CodeLine | None = None
     """The user's line that led to the compilation of torch's own code."""
-    module: weakref.ref[Any] | None
-    """The module whose forward it is, or that torch's wrapper encloses; a module always has the same reference."""
+    owner: Callable[[], Any] | None
+    """Returns the module whose forward it is, or what torch's wrapper encloses, None once that is gone; an owner always
+    has the same reference."""
     measurement: int
     """The number of the test's measurement during which, or after which, it happened."""
     call: int
@@ -57,9 +58,11 @@ class CompileLog:
         self._compilations: list[Compilation] = []
         self._history = compile_history()
         self._known: frozenset[int] | None = None
+        self._known_owners: tuple[Callable[[], Any] | None, ...] = ()
         self._clears = 0
         self._hooked: dict[str, Compilation] = {}
-        self._ran: dict[int, list[weakref.ref[Any] | None]] = {}
+        self._ran: dict[int, list[Callable[[], Any] | None]] = {}
+        self._kept: dict[int, Callable[[], Any]] = {}
         self._restore = ExitStack()
 
     def close(self) -> None:
@@ -86,6 +89,7 @@ class CompileLog:
             of_before = self._measurements <= 1 and not self.calls
             compiled = self._history.compilations().values() if of_before else ()
             self._known = frozenset(id(compilation.code()) for compilation in compiled)
+            self._known_owners = tuple(known.owner for known in compiled if torch_compile.is_wrapper(known.place))
             self._clears = self._history.clears
             if of_before:
                 self._history.new_breaks()
@@ -116,30 +120,42 @@ class CompileLog:
             return
         entries = self._history.compilations()
         for entry in (entries[identity] for identity in identities if identity in entries):
-            self._ran.setdefault(id(entry.code()), []).append(entry.module)
+            self._ran.setdefault(id(entry.code()), []).append(entry.owner)
 
-    def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, module: object) -> None:
+    def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, owner: object) -> None:
         self.read()
-        of_module = weakref.ref(module) if module is not None else None
-        self.breaks += self._history.note(code, generated, of_module)
+        reference = self._reference(owner)
+        self.breaks += self._history.note(code, generated, reference)
         if identity is None:  # A compilation of torch.export, of which Dynamo keeps no record.
             return
         self._hooked[identity] = Compilation(
             frame=id(code),
             place=torch_compile.CodeLine.of(code),
             caller=caller_of(code),
-            module=of_module,
+            owner=reference,
             measurement=self._measurements,
             call=self.calls,
-            ran_before=self._ran_before(code, of_module),
+            ran_before=self._ran_before(code, reference),
         )
 
-    def _ran_before(self, code: CodeType, module: weakref.ref[Any] | None) -> bool:
+    def _reference(self, owner: object) -> Callable[[], Any] | None:
+        if owner is None:
+            return None
+        try:
+            return weakref.ref(owner)
+        except TypeError:  # Some callables of C; they outlive the test.
+            return self._kept.setdefault(id(owner), lambda: owner)
+
+    def _ran_before(self, code: CodeType, owner: Callable[[], Any] | None) -> bool:
         if id(code) not in (self._known or ()):
+            return False
+        # All that torch wraps shares one code; whose it was is known of what was compiled while somebody looked.
+        shared = torch_compile.is_wrapper(torch_compile.CodeLine.of(code))
+        if shared and not any(other is None or other is owner for other in self._known_owners):
             return False
         # From the cache, in the first call of this measurement if not in an earlier one.
         ran = self._ran.get(id(code), ())
-        return self.calls > self._first_call or any(other is None or other is module for other in ran)
+        return self.calls > self._first_call or any(other is owner or (other is None and not shared) for other in ran)
 
     def _compilation(self, attempt: Attempt) -> Compilation:
         hooked = self._hooked.pop(attempt.compile_id or "", None)
@@ -148,7 +164,7 @@ class CompileLog:
         return Compilation(
             frame=hash(attempt.frame),
             place=attempt.frame,
-            module=None,
+            owner=None,
             measurement=self._measurements,
             call=self.calls,
             ran_before=False,
@@ -157,21 +173,23 @@ class CompileLog:
 
 
 def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
-    """Return the compilations after a failed guard, of frames that had been compiled before in this test.
+    """Return the compilations of frames that had been compiled before in this test: after a failed guard, or anew.
 
-    Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
-    module is no recompile, unless it comes in a later call of a measurement and replaces a module that is gone, as
-    with a model that is built anew for each call. Code that torch compiles for itself does not count.
+    Two modules of one class, and all that torch's wrapper encloses, share a code object: the first compilation for an
+    owner is no recompile, unless it comes in a later call of a measurement and replaces an owner that is gone, as with
+    a model that is built anew for each call. What an earlier call of the measurement had compiled, and a later one
+    compiles without a guard that fails, was dropped meanwhile. Code that torch compiles for itself does not count.
     """
     earlier: dict[int, list[Compilation]] = {}
     recompiled = []
     for compilation in compilations:
         before = earlier.setdefault(compilation.frame, [])
-        if compilation.guard is not None and not is_torchs_own(compilation.place) and _again(compilation, before):
+        again = _again if compilation.guard is not None else _dropped
+        if not is_torchs_own(compilation.place) and again(compilation, before):
             place = compilation.caller or compilation.place
             recompiled.append(
                 Recompile(
-                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(compilation.guard)),
+                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(compilation.guard or _DROPPED)),
                     function=name_in_source(place.function) if place else None,
                     file=place.file if place else None,
                     line=place.line if place else None,
@@ -181,19 +199,31 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     return recompiled
 
 
+_DROPPED: Final = "no guard failed: what was compiled before is gone, as after torch._dynamo.reset()"
+
+
 def _again(compilation: Compilation, before: list[Compilation]) -> bool:
-    if compilation.module is not None and before:
-        return any(other.module is compilation.module for other in before) or _replaces(compilation, before)
-    return bool(before or compilation.ran_before) and not torch_compile.is_module_wrapper(compilation.place)
+    if compilation.owner is not None and before:
+        if any(other.owner is compilation.owner for other in before) or _replaces(compilation, before):
+            return True
+        return torch_compile.is_wrapper(compilation.place) and compilation.ran_before
+    if torch_compile.is_wrapper(compilation.place):
+        return compilation.ran_before
+    return bool(before or compilation.ran_before)
+
+
+def _dropped(compilation: Compilation, before: list[Compilation]) -> bool:
+    return any(other.owner is compilation.owner for other in _of_earlier_calls(compilation, before))
+
+
+def _of_earlier_calls(compilation: Compilation, before: list[Compilation]) -> list[Compilation]:
+    """Return the compilations in earlier calls of the same measurement."""
+    return [other for other in before if other.measurement == compilation.measurement and other.call < compilation.call]
 
 
 def _replaces(compilation: Compilation, before: list[Compilation]) -> bool:
-    others = [
-        other.module
-        for other in before
-        if other.module is not None and other.measurement == compilation.measurement and other.call < compilation.call
-    ]
-    if others and all(module() is not None for module in others):
-        # Compiled modules are part of reference cycles: modules that are no longer in use may still exist.
+    others = [other.owner for other in _of_earlier_calls(compilation, before) if other.owner is not None]
+    if others and all(owner() is not None for owner in others):
+        # What is compiled is part of reference cycles: owners that are no longer in use may still exist.
         gc.collect()
-    return any(module() is None for module in others)
+    return any(owner() is None for owner in others)

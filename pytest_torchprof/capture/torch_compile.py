@@ -197,8 +197,11 @@ def dynamo_skips(code: CodeType) -> bool:
     return bool(check and check(code))
 
 
-def is_module_wrapper(place: CodeLine | None) -> bool:
-    """Return whether this is the function with which torch.compile wraps every torch.nn module."""
+def is_wrapper(place: CodeLine | None) -> bool:
+    """Return whether this is torch.compile's wrapper of modules and of callables that have no code of the user's.
+
+    These are functions under ``torch.no_grad()`` and the like, ``functools.partial``, and torch's own functions.
+    """
     return place is not None and place.function == "inner" and place.file.endswith("external_utils.py")
 
 
@@ -247,9 +250,9 @@ def forget_code(code: CodeType) -> bool:
 
 
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
-    """Call `note(code, generated code, compile id, module)` for each frame that gets compiled; return how to stop.
+    """Call `note(code, generated code, compile id, owner)` for each frame that gets compiled; return how to stop.
 
-    The module is the `self` of the frame, or the one that torch.compile's wrapper encloses, if it is a torch.nn.Module.
+    The owner is the torch.nn.Module that is the `self` of the frame, or what torch.compile's wrapper encloses.
     """
     register = getattr(import_module("torch._dynamo.convert_frame"), "register_bytecode_hook", None)
     if register is None:
@@ -257,13 +260,13 @@ def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) 
 
     def hook(code: CodeType, generated: CodeType) -> None:
         identity = import_module("torch._guards").CompileContext.current_compile_id()
-        note(code, generated, None if identity is None else str(identity), _module_being_compiled(code))
+        note(code, generated, None if identity is None else str(identity), _owner_being_compiled(code))
 
     remove: Callable[[], None] = register(hook).remove
     return remove
 
 
-def _module_being_compiled(code: CodeType) -> object:
+def _owner_being_compiled(code: CodeType) -> object:
     import torch
 
     frame: FrameType | None = sys._getframe(1)
@@ -275,7 +278,7 @@ def _module_being_compiled(code: CodeType) -> object:
     if "fn" in code.co_freevars and len(cells) == len(code.co_freevars):
         wrapped = cells[code.co_freevars.index("fn")].cell_contents
         owner = getattr(wrapped, "__self__", wrapped)
-        return owner if isinstance(owner, torch.nn.Module) else None
+        return owner if isinstance(owner, torch.nn.Module) or not is_wrapper(CodeLine.of(code)) else wrapped
     # Its own name for the module may be any, and code after a graph break has further arguments before it.
     modules = [v for v in dict(frame.f_locals.get("locals") or {}).values() if isinstance(v, torch.nn.Module)]
     return next((module for module in modules if _is_method_of(code, module)), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +22,24 @@ def why_nothing_compiles() -> str | None:
         return f'torch.compiler.set_stance("{stance}") was in force'
     if _is_disabled():
         return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
+    mode = _mode_without_compiling()
+    return None if mode is None else f"{mode} was in force, a mode under which torch compiles nothing"
+
+
+def _mode_without_compiling() -> str | None:
+    """Return the name of the dispatch mode in force that lets Dynamo leave frames alone; None without one."""
+    modes_in_force = getattr(import_module("torch.utils._python_dispatch"), "_get_current_dispatch_mode_stack", tuple)
+    for mode in modes_in_force():
+        if not (mode.is_infra_mode() or mode.ignore_compile_internals()):
+            return type(mode).__name__
     return None
 
 
 def _is_disabled() -> bool:
     return bool(getattr(import_module("torch._dynamo.config"), "disable", False))
+
+
+_ONLY_RUN: Final = "torch._dynamo.run was in force"
 
 
 class NoteEntry(Protocol):
@@ -47,13 +60,13 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
 
     def noting(callback: Any) -> Any:
         chosen = ask(callback)
-        if callable(callback):
+        if callable(callback) or callback is False:
             # The function is a variable of the wrapper that asks.
             function = sys._getframe(1).f_locals.get("fn")
             marked = _mark_of(function)
             note(
                 getattr(function, "__code__", None),
-                why_nothing_compiles() or marked,
+                why_nothing_compiles() or (_ONLY_RUN if callback is False else marked),
                 eagerly=chosen is None or _is_disabled() or marked is not None,
             )
         return chosen
