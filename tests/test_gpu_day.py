@@ -410,3 +410,22 @@ def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stand
         alive.unlink(missing_ok=True)
     time.sleep(0.5)
     assert not any(alive.exists() for alive in left)
+
+
+def test_a_day_that_is_ended_leaves_nothing_running_and_what_was_running_is_done_by_the_next_call(tmp_path):
+    words = [sys.executable, DAY, "--out", tmp_path, "tests/memory"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        assert run.stdout.readline().startswith("1 step, ")
+        until = time.monotonic() + 60
+        while not (running := children(run.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        run.terminate()
+        run.wait(20)
+    assert running
+    assert not [pid for pid in running if Path(f"/proc/{pid}").exists()]
+    assert not (tmp_path / "steps.jsonl").exists()
+
+
+def children(pid):
+    """Return the processes that this one has started."""
+    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]

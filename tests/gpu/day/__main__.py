@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,9 @@ _EPILOG = "A PART is a step's name or what it begins with: questions, questions/
 def main() -> None:
     """Do the steps that are asked for and were not yet done, and say after each what was found so far."""
     began, asked = time.monotonic(), _arguments()
+    # A shell's background jobs ignore SIGINT, and so would all steps, which are asked by it to say what they have found.
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, signal.default_int_handler)
     planned = [step for step in steps(quick=asked.quick) if step.is_asked_for(asked.parts)]
     if not planned:
         sys.exit(f"no step is called {' or '.join(asked.parts)}; --list shows all")
@@ -57,15 +61,16 @@ def _do(plan: Plan, day: Day, behind: tuple[str, ...], until: float) -> None:
         day.do(step, until - time.monotonic(), behind)
         day.write()
 
-    try:
-        with ThreadPoolExecutor(plan.at_once) as pool:
+    with ThreadPoolExecutor(plan.at_once) as pool:
+        try:
             for one in [pool.submit(do, step, behind) for step in plan.beside]:
                 one.result()
-        for step in plan.alone:
-            do(step)
-    except KeyboardInterrupt:
-        end_all()
-        raise
+            for step in plan.alone:
+                pool.submit(do, step).result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
 
 
 def _arguments() -> argparse.Namespace:
