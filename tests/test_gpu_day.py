@@ -358,17 +358,18 @@ def test_the_wheels_that_are_listed_are_all_that_tests_need_beside_torch(monkeyp
 def test_wheels_are_installed_for_all_steps_and_leave_this_python_as_it_is(tmp_path):
     wheels, out = tmp_path / "wheels", tmp_path / "out"
     wheels.mkdir()
-    with zipfile.ZipFile(wheels / "pytest_torchprof-99-py3-none-any.whl", "w") as wheel:
-        for name, text in {
-            "METADATA": "Metadata-Version: 2.1\nName: pytest-torchprof\nVersion: 99\n",
-            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            "RECORD": "",
-        }.items():
-            wheel.writestr(f"pytest_torchprof-99.dist-info/{name}", text)
+    for package in ("pytest_torchprof", "torch_geometric"):
+        with zipfile.ZipFile(wheels / f"{package}-99-py3-none-any.whl", "w") as wheel:
+            for name, text in {
+                "METADATA": f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: 99\n",
+                "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+                "RECORD": "",
+            }.items():
+                wheel.writestr(f"{package}-99.dist-info/{name}", text)
     day("--out", out, "--wheels", wheels, "machine")
     told = [one["says"] for one in results(out)["machine"]["said"]]
     assert "wheels" not in results(out)
-    assert "pytest-torchprof==99" in told
+    assert {"pytest-torchprof==99", "torch-geometric==99"} <= set(told)
     assert [one for one in told if one.startswith("torch==")]
     assert "99" not in {one.version for one in distributions(name="pytest-torchprof")}
 

@@ -31,6 +31,8 @@ FOLDERS = ("logs", "recordings")
 CUPTI = "nvidia_cuda_cupti"
 NEEDED = ("pytest-torchprof", "hypothesis", "pytest-xdist")
 """What tests and examples import beside torch; wheels.txt has what these need in turn."""
+OF_MODELS = ("transformers", "torchvision", "torch_geometric")
+"""What models.py imports, as far as it was brought along or is there anyway."""
 MOST_LINES = 400
 """So many of a step's output are in the summary."""
 COUNT_S = 60
@@ -84,6 +86,9 @@ class Day:
         self._python = str(home / "bin" / "python")
         install = ("install", "--quiet", "--no-index", "--find-links", str(wheels))
         self._pip("--python", self._python, *install, "--upgrade", *NEEDED)
+        for package in OF_MODELS:
+            if any(wheels.glob(f"{package}-*.whl")):
+                self._pip("--python", self._python, *install, package)
         for of_cupti in sorted(wheels.glob(f"{CUPTI}*.whl")):
             self._pip(*install, "--no-deps", "--target", str(apart), str(of_cupti))
         self._cupti = next(iter(sorted(apart.rglob("libcupti.so.*"))), None)
@@ -170,7 +175,12 @@ class Day:
         if not folder.exists():
             return [{"says": "no recording was kept", "figures": None}]
         if left_s < LEAST_S:
-            return [{"says": "the recordings are not counted: no time was left", "figures": None}]
+            return [
+                {
+                    "says": "no time was left to count its recordings, which tests/gpu/day/counts.py FOLDER does",
+                    "figures": None,
+                }
+            ]
         words = (str(HERE / "counts.py"), str(folder))
         status = run(words, limit_s=min(COUNT_S, left_s), log=log, environment={}, python=self._python)
         said = said_by_question(log.with_name(f"{log.name}.out"))
