@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import fresh
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.simulated_gpu
 
 DAY = Path(__file__).parents[1] / "gpu" / "day"
 # Of the tests, which run beside this one anyway, a few.
-PARTS = ("machine", "questions", "doctor", "tests/refusals", "tests/script", "examples")
+PARTS = ("machine", "questions", "doctor", "tests/script", "models", "examples")
 # A preloaded library that is empty is passed over, so that the device's own CUPTI answers.
 CUPTI = {
     "nvidia/cu13/lib/libcupti.so.13": "",
@@ -34,7 +36,7 @@ def found(tmp_path):
     with zipfile.ZipFile(wheels / "nvidia_cuda_cupti-99-py3-none-any.whl", "w") as wheel:
         for name, text in CUPTI.items():
             wheel.writestr(name, text)
-    words = [sys.executable, DAY, "--quick", "--out", out, "--wheels", wheels, *PARTS]
+    words = [sys.executable, DAY, "--quick", "--at-once", "2", "--out", out, "--wheels", wheels, *PARTS]
     done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -55,7 +57,7 @@ def test_the_whole_day_can_be_rehearsed(found, monkeypatch):
 
 
 def every_step_ended_well_and_has_said_something(results):
-    assert {name.partition("/")[0] for name in results} == {"machine", "questions", "doctor", "tests", "examples"}
+    assert {name.partition("/")[0] for name in results} == {part.partition("/")[0] for part in PARTS}
     # The doctor's limit is the rehearsal's: a step that has to be ended is part of it.
     ended = {name: one["outcome"] for name, one in results.items() if name != "doctor"}
     assert ended == dict.fromkeys(ended, "done")
@@ -73,9 +75,14 @@ def answers_tell_what_the_device_does(results):
     assert "sees 20 of 20 kernels" in said("first_session/gpu")
     assert "[0, 0, 0, 0, 0] of 50 kernels lost" in said("head")
     assert "cuLaunchCooperativeKernel: code [0], calls none, work ['nothing']" in said("driver_calls")
-    assert "item(): 1 cudaLaunchKernel, 1 cudaMemcpyAsync, 1 cudaStreamSynchronize; 2 on the GPU" in said(
-        "common_calls"
-    )
+    item = "item(): 1 cudaLaunchKernel, 1 cudaMemcpyAsync, 1 cudaStreamSynchronize"
+    asked = "(cudaMemcpyAsync in aten::_local_scalar_dense, cudaStreamSynchronize in aten::_local_scalar_dense)"
+    assert f"{item} {asked}; 2 on the GPU" in said("common_calls")
+    assert "reduce-overhead, fourth call: 1 cudaLaunchKernel, 1 cudaGraphLaunch; 3 on the GPU" in said("graph_modes")
+    assert "compiled: [23, 23, 23] operations in 3 steps, 0 outside of them" in said("compiled_backward")
+    assert "with launch_pdl: 10 kernels of " in said("pdl")
+    assert "cudaFree" in said("frees")
+    assert " kernels in 1 s 0 begin before their launch" in said("clocks")
     assert "cuMemMap" in said("allocators/expandable-segments")
     assert "cudaMallocAsync" in said("allocators/cudaMallocAsync")
     assert "200 launched: 200 operations of the GPU recorded" in said("many")
@@ -88,6 +95,12 @@ def the_page_names_what_was_asked_found_and_settled(found, results):
     assert "## questions/head: Which kernels does a session lose, by idle time before it?" in page
     assert "> settles: 60 sessions of 50 kernels" in page
     assert "passed" in page.partition("## tests/script")[2]
+    assert "| tests/gpu/test_gpu_script.py | 4 | 0 | 0 |  | 0 |" in page
+    assert "could not import 'transformers'" in page or find_spec("transformers")
+    counted = [
+        one["says"] for name in ("models", "examples") for one in results[name]["said"] if " by hand: " in one["says"]
+    ]
+    assert ["the plugin counts the same in all of them" in one for one in counted] == [True, True]
 
 
 def the_files_are_few_and_hold_the_recordings(found):
@@ -103,8 +116,9 @@ def the_files_are_few_and_hold_the_recordings(found):
     assert "recordings/names.json.gz" in kept
     assert "recordings/graph_numbers_1.json" in kept
     assert any("test_cuda_graph" in name for name in kept)
+    assert any("test_a_product_of_fp8" in name for name in kept)
     with tarfile.open(found / "logs.tar.gz") as archive:
-        assert "logs/tests-script.xml" in archive.getnames()
+        assert "logs/tests-script.told.jsonl" in archive.getnames()
 
 
 @pytest.fixture
@@ -134,3 +148,24 @@ def test_kernels_lost_at_the_head_are_counted_and_their_place_is_told(asked):
     said = asked("head", HEAD="0")
     assert said[0].endswith("[0, 1, 2, 3, 4] of 50 kernels lost, the first ones each")
     assert asked("head", DROP="7:1")[0].endswith("[1, 1, 1, 1, 1] of 50 kernels lost, not only the first ones")
+
+
+TOOL = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+exec "$@"
+"""
+
+
+def test_a_test_under_a_tool_that_has_cupti_is_not_measured(tmp_path):
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(TOOL)
+    tool.chmod(0o755)
+    words = [sys.executable, DAY / "questions.py", "tools", "compute-sanitizer"]
+    held = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "FAKEGPU_CUPTI_ERROR": "39"}
+    environment = os.environ | held
+    done = subprocess.run(
+        words, env=environment, cwd=DAY.parents[2], capture_output=True, text=True, timeout=300, check=True
+    )
+    said = json.loads(done.stdout)["says"]
+    assert said.startswith("under compute-sanitizer: not measured: ")
+    assert "[no-kernels-recorded]" in said

@@ -10,13 +10,16 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
-from sessions import adds, name_of, number, record_asked
+from events import end, name_of, number, spans, start
+from sessions import adds, record_asked
 from torch.nn import functional as F  # noqa: N812
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from events import Event
     from questions import Said
+    from sessions import Recording
 
 _PTX = b"""
 .version 7.0
@@ -74,9 +77,21 @@ def common_calls(_: str, *, quick: bool) -> Said:
         figures = {
             "calls": [(name_of(one), float(one["dur"])) for one in recording.calls[:40]],
             "work": [name_of(one, 120) for one in recording.gpu[:40]],
+            "operators": [[name_of(one), operator] for one, operator in _operators(recording)],
         }
         said = ", ".join(f"{count} {call}" for call, count in calls.items()) or "no call"
-        yield f"{name}: {said}; {len(recording.gpu)} on the GPU{apart}", figures
+        whose = Counter(f"{name_of(call)} in {operator}" for call, operator in _operators(recording))
+        under = f" ({', '.join(whose)})" if whose else ""
+        yield f"{name}: {said}{under}; {len(recording.gpu)} on the GPU{apart}", figures
+
+
+def _operators(recording: Recording) -> Iterator[tuple[Event, str]]:
+    """Yield the calls that copy or wait, each with the innermost operator around it."""
+    operators = [one for one in spans(recording.file) if one.get("cat") == "cpu_op"]
+    for call in recording.calls:
+        if "Memcpy" in call["name"] or "Synchronize" in call["name"]:
+            around = [one for one in operators if one["tid"] == call["tid"] and start(one) <= start(call) <= end(one)]
+            yield call, name_of(around[-1]) if around else "no operator"
 
 
 def _common(size: int) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -85,6 +100,8 @@ def _common(size: int) -> Iterator[tuple[str, Callable[[], object]]]:
     half = torch.ones(256, 256, device="cuda", dtype=torch.bfloat16)
     long, thin = (torch.ones(shape, device="cuda", dtype=torch.bfloat16) for shape in ((16, 1 << 15), (1 << 15, 16)))
     table = torch.nn.Embedding(100, 8, device="cuda")
+    weight = torch.nn.Parameter(torch.ones(64, device="cuda"))
+    weight.grad = torch.ones_like(weight)
     places, square = torch.zeros(64, dtype=torch.long, device="cuda"), torch.eye(8, device="cuda")
     yield "item()", lambda: x.sum().item()
     yield "a condition", lambda: bool((y > 0).all())
@@ -92,6 +109,8 @@ def _common(size: int) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "a boolean mask", lambda: x[x > 2]
     yield "unique()", lambda: y.unique()
     yield "cpu()", lambda: x.cpu()
+    yield "tolist()", y.tolist
+    yield "str()", lambda: str(y)
     yield "to the GPU from pageable memory", lambda: pageable.to("cuda")
     yield "the same, non_blocking", lambda: pageable.to("cuda", non_blocking=True)
     yield "to the GPU from pinned memory", lambda: pinned.to("cuda")
@@ -105,9 +124,15 @@ def _common(size: int) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "zeros()", lambda: torch.zeros(size, device="cuda")
     yield "sort()", lambda: x.sort()
     yield "multinomial()", lambda: torch.multinomial(y, 2)
+    yield "repeat_interleave()", lambda: torch.repeat_interleave(places[:4])
+    yield "randperm()", lambda: torch.randperm(1000, device="cuda")
+    yield "values put at places", lambda: y.index_put_((places[:3],), x[:3])
+    yield "the norm of gradients, clipped", lambda: torch.nn.utils.clip_grad_norm_([weight], 1.0)
     yield "fft", lambda: torch.fft.rfft(x)
     yield "cholesky", lambda: torch.linalg.cholesky(square)
     yield "svd", lambda: torch.linalg.svd(square)
+    yield "solve", lambda: torch.linalg.solve(square, y)
+    yield "eigh", lambda: torch.linalg.eigh(square)
     yield "linear with a bias, bf16", lambda: F.linear(half, half, half[0])
     yield "a product over a long dimension", lambda: long @ thin
     yield "an embedding's backward", lambda: table(places).sum().backward()
@@ -151,3 +176,24 @@ def allocators(_: str, *, quick: bool) -> Said:
     lost, alone = len(links["launches without work"]), links["work without a call"]
     backend = torch.cuda.get_allocator_backend()
     yield f"{backend}: {said}; {lost} launches without work, {alone} operations without a call", links
+
+
+def frees(_: str, *, quick: bool) -> Said:
+    """Give memory back while products run: a free that waits for them takes as long as they do."""
+    side = 256 if quick else 8192
+    x = torch.zeros(side, side, device="cuda", dtype=torch.bfloat16)
+    out = torch.empty_like(x)
+    torch.mm(x, x, out=out)
+
+    def code() -> None:
+        spare = torch.empty(1 << 28, device="cuda", dtype=torch.uint8)
+        del spare
+        for _ in range(10):
+            torch.mm(x, x, out=out)
+        torch.cuda.empty_cache()
+
+    recording = record_asked(code)
+    waited = [(name_of(call), float(call["dur"])) for call in recording.calls if "Free" in call["name"]]
+    ran_us = sum(float(one["dur"]) for one in recording.gpu)
+    said = ", ".join(f"{name} {took_us:.0f} us" for name, took_us in waited) or "no call that frees"
+    yield f"empty_cache() behind {ran_us:.0f} us of products: {said}", waited

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from sessions import number, record_asked
+from events import number
+from sessions import record_asked
 
 if TYPE_CHECKING:
     from questions import Said

@@ -9,6 +9,8 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 _TO_SAY_GOODBYE_S = 10
 
 _FORKS = multiprocessing.get_context("forkserver")
+
+_running: set[int] = set()
+_stopped = threading.Event()
+
+
+class Stopped(Exception):
+    """All processes were ended, so what became of this one tells nothing."""
 
 
 def import_once(python: str) -> None:
@@ -33,19 +42,25 @@ def run(
     limit_s: float,
     log: Path,
     environment: dict[str, str],
-    fork: bool,
+    fork: bool = False,
     python: str = sys.executable,
+    behind: Sequence[str] = (),
 ) -> int | None:
     """Run Python with these words; its output goes to LOG.out and LOG.err. Return its status, None where it was ended.
 
-    A fork of a process that has imported torch starts faster, and is no proof of what a process does from its start on.
+    ``behind``: a command that starts it, and becomes it. A fork of a process that has imported torch starts faster, and is no proof of what a process does from its start on.
     """
-    files = [str(log.with_name(f"{log.name}.{stream}")) for stream in ("out", "err")]
     if fork:
+        files = [f"{log}.{stream}" for stream in ("out", "err")]
         return _forked([*words], limit_s, files, environment)
-    with Path(files[0]).open("wb") as out, Path(files[1]).open("wb") as err:
+    return run_command((*behind, python, *words), limit_s=limit_s, log=log, environment=environment)
+
+
+def run_command(words: Sequence[str], *, limit_s: float, log: Path, environment: dict[str, str]) -> int | None:
+    """Run a command as Python is run here."""
+    with Path(f"{log}.out").open("wb") as out, Path(f"{log}.err").open("wb") as err:
         started = subprocess.Popen(
-            [python, *words],
+            words,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -53,6 +68,14 @@ def run(
             start_new_session=True,
         )
     return _ended(started.pid, limit_s, started.wait)
+
+
+def end_all() -> None:
+    """End all that is running, at once: whoever waits for it gets Stopped."""
+    _stopped.set()
+    for group in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def _forked(python: list[str], limit_s: float, files: list[str], environment: dict[str, str]) -> int | None:
@@ -69,6 +92,7 @@ def _forked(python: list[str], limit_s: float, files: list[str], environment: di
 
 
 def _ended(group: int, limit_s: float, wait: Callable[[float], int]) -> int | None:
+    _running.add(group)
     status = _waited(wait, limit_s)
     for sign in () if status is not None else (signal.SIGINT, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -77,6 +101,9 @@ def _ended(group: int, limit_s: float, wait: Callable[[float], int]) -> int | No
             break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)  # what the process has left behind
+    _running.discard(group)
+    if _stopped.is_set():
+        raise Stopped
     return status
 
 
@@ -95,7 +122,10 @@ def _as_python(python: list[str], folder: str, files: list[str], environment: di
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(descriptor, stream)
     os.environ.update(environment)
+    tempfile.tempdir = None  # of the environment that the server of forks was started in
     kind, *words = python
+    searched = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = ["" if kind in ("-m", "-c") else str(Path(kind).parent), *filter(None, searched)]
     if kind == "-m":
         sys.argv = words
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)

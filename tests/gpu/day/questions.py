@@ -1,4 +1,4 @@
-"""What only a GPU can answer, asked of torch.profiler itself; nothing of pytest-torchprof is involved.
+"""What only a GPU can answer, asked of torch.profiler itself; nothing of pytest-torchprof is involved but in `tools`.
 
     python questions.py NAME VARIANT [--quick]    ask one, in this process; JSON lines, a sentence and its figures each
 
@@ -32,6 +32,10 @@ class Question:
     variants: tuple[str, ...] = ("",)
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
     """What must be in the environment when a variant's process starts."""
+    alone: bool = False
+    """Whether what others do on this machine would change the answer: it is about times, or idle ones, or very much."""
+    measures: bool = False
+    """Whether it measures with the plugin, which holds the GPU's lock meanwhile."""
 
 
 EXPANDABLE, ASYNC = "expandable segments", "cudaMallocAsync"
@@ -56,11 +60,30 @@ QUESTIONS = {
             60,
             ("cpu", "legacy", "empty", "for graphs", "gpu"),
         ),
-        Question("head", "Which kernels does a session lose, by idle time before it?", "sessions_asked", 90),
+        Question(
+            "head", "Which kernels does a session lose, by idle time before it?", "sessions_asked", 90, alone=True
+        ),
         Question(
             "driver_calls", "Does each call of the driver have its event, and its kernel or its refusal?", "calls", 60
         ),
-        Question("common_calls", "Which calls, waits and copies does common code make?", "calls", 120),
+        Question(
+            "common_calls", "Which calls, waits and copies does common code make, under which operators?", "calls", 120
+        ),
+        Question(
+            "graph_modes", "Which calls does compiled code make while its CUDA graphs come to be?", "compiled", 120
+        ),
+        Question("compiled_backward", "Are all kernels of a compiled backward pass in their step?", "compiled", 120),
+        Question(
+            "pdl", "How far do kernels overlap that are launched as dependent (launch_pdl)?", "pdl", 60, alone=True
+        ),
+        Question(
+            "tools",
+            "Under another tool, is a test measured right, or not measured?",
+            "tools",
+            90,
+            ("ncu", "nsys", "compute-sanitizer"),
+            measures=True,
+        ),
         Question("threads", "Do correlation ids follow the order of the calls, over threads too?", "calls", 60),
         Question(
             "allocators",
@@ -79,10 +102,19 @@ QUESTIONS = {
             "sessions_asked",
             60,
             ("", "TEARDOWN_CUPTI"),
+            alone=True,
         ),
+        Question("frees", "How long does memory take that goes back while the GPU is busy?", "calls", 60, alone=True),
         Question("names", "What are the kernels of products, attention, convolution and others called?", "names", 180),
-        Question("spread", "How much do kernel times differ between sessions?", "sessions_asked", 60),
-        Question("many", "Does a session of very many launches lose its end, and does torch say so?", "about", 180),
+        Question("spread", "How much do kernel times differ between sessions?", "sessions_asked", 60, alone=True),
+        Question("clocks", "Does work begin before its launch, in a long session?", "sessions_asked", 120, alone=True),
+        Question(
+            "many",
+            "Does a session of very many launches lose its end, and does torch say so?",
+            "about",
+            180,
+            alone=True,
+        ),
     )
 }
 

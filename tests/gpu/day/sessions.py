@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import tempfile
 import time
 from collections import Counter
@@ -12,16 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from events import CALLS, WORK, number, read, spans, start
 from torch.profiler import ProfilerActivity, profile, record_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Event = dict[str, Any]
+    from events import Event
 
 CPU, GPU = ProfilerActivity.CPU, ProfilerActivity.CUDA
-CALLS = frozenset({"cuda_runtime", "cuda_driver"})
-WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 PADDING, ASKED = "padding", "asked"
 # CUPTI 12.6.2 to 13.0 lose kernels at the head of a session (pytorch#192021), which must not be those that are asked about.
 _PADDING_KERNELS = 64
@@ -54,16 +51,6 @@ class Recording:
             "work without a call": sum(number(one) not in called for one in self.gpu),
             "work by call": Counter(f"{called.get(number(one), 'none')}: {one['cat']}" for one in self.gpu),
         }
-
-
-def number(event: Event) -> int:
-    """Return the correlation id, -1 without one."""
-    return int(event.get("args", {}).get("correlation", -1))
-
-
-def name_of(event: Event, length: int = 80) -> str:
-    """Return the name, cut."""
-    return str(event["name"])[:length]
 
 
 def adds(count: int, x: torch.Tensor) -> Callable[[], None]:
@@ -118,21 +105,12 @@ def within(recording: Recording, name: str) -> Recording:
     )
 
 
-def start(event: Event) -> float:
-    """Return when an event began, in microseconds."""
-    return float(event["ts"])
-
-
-# kineto writes these as C++ does, which is no JSON.
-_NOT_JSON = re.compile(r'(":\s*)-?(?:inf|nan)\b')
-
-
 def _read(session: profile, keep: Path | None) -> Recording:
     with tempfile.TemporaryDirectory() as folder:
         path = keep or Path(folder, "session.json")
         session.export_chrome_trace(str(path))
-        file = json.loads(_NOT_JSON.sub(r"\1null", path.read_text(encoding="utf-8", errors="replace")))
-    events = sorted((one for one in file["traceEvents"] if one.get("ph") == "X"), key=start)
+        file = read(path)
+    events = spans(file)
     return Recording(
         [one for one in events if one.get("cat") in CALLS], [one for one in events if one.get("cat") in WORK], file
     )

@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import torch
-from sessions import CPU, GPU, adds, number, record
+from events import number, start
+from sessions import CPU, GPU, adds, record
 from torch.profiler import profile
 
 if TYPE_CHECKING:
@@ -98,3 +99,30 @@ def spread(_: str, *, quick: bool) -> Said:
             continue
         width = (max(medians) - min(medians)) / min(medians)
         yield f"a kernel of {min(medians):g} us: its median differs by {width:.1%} between sessions", medians
+
+
+def clocks(_: str, *, quick: bool) -> Said:
+    """Launch a few kernels fifty times a second, then many at once, and tell how far behind its call each began."""
+    x, seconds = torch.ones(8, device="cuda"), 1 if quick else 60
+
+    def code() -> None:
+        began = time.monotonic()
+        while time.monotonic() < began + seconds:
+            adds(5, x)()
+            torch.cuda.synchronize()
+            time.sleep(0.02)
+        adds(100 if quick else 5000, x)()
+
+    recording = record(code)
+    calls = {number(call): start(call) for call in recording.launches("LaunchKernel")}
+    first = min(calls.values(), default=0.0)
+    behind_us: dict[int, list[float]] = {}
+    for one in recording.gpu:
+        if (called := calls.get(number(one))) is not None:
+            behind_us.setdefault(int((called - first) // 10e6), []).append(start(one) - called)
+    delays = [delay for own in behind_us.values() for delay in own]
+    least = {part: round(min(own), 2) for part, own in sorted(behind_us.items())}
+    said = f"of {len(delays)} kernels in {seconds} s {sum(delay < 0 for delay in delays)} begin before their launch"
+    medians = {part: statistics.median(own) for part, own in sorted(behind_us.items())}
+    shown = ", ".join(f"{delay:g}" for delay in least.values())
+    yield f"{said}; the least delay of each ten seconds is {shown} us", {"least": least, "medians": medians}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
+
+from outcomes import FAILED, NOT_REACHED, PASSED, RUNNING, SKIPPED, by_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-DONE = "done"
-VERBATIM = ("machine", "doctor")
+DONE, LATER = "done", "no time left"
+VERBATIM = ("machine", "doctor", "benchmarks/false_alarms")
 
 
 def said_by_question(output: Path) -> list[dict[str, Any]]:
@@ -28,48 +28,11 @@ def said_by_question(output: Path) -> list[dict[str, Any]]:
     return found
 
 
-def said_by_pytest(report: Path) -> list[dict[str, Any]]:
-    """Return from a JUnit report how many tests passed, which did not and why, and the facts that tests noted."""
-    try:
-        cases = list(ET.parse(report).iter("testcase"))
-    except (OSError, ET.ParseError):
-        return []
-    found: list[dict[str, Any]] = []
-    passed = 0
-    for case in cases:
-        name = str(case.get("name"))
-        wrong = [one for one in case if one.tag in ("failure", "error")]
-        skipped = [one for one in case if one.tag == "skipped"]
-        passed += not wrong and not skipped
-        found += [{"says": f"{one.tag.upper()} {name}: {_first_line(one)}", "figures": one.text} for one in wrong]
-        found += [{"says": f"skipped {name}: {_first_line(one)}", "figures": None} for one in skipped]
-        found += [
-            {"says": f"fact of {name}: {one.get('name')} = {one.get('value')}", "figures": None}
-            for one in case.iter("property")
-            if not str(one.get("name")).startswith("torchprof.")  # what the plugin notes of each measurement
-        ]
-    return [{"says": f"{passed} of {len(cases)} passed", "figures": None}, *found]
-
-
-def _first_line(wrong: ET.Element) -> str:
-    lines = (wrong.get("message") or wrong.text or "").strip().splitlines()
-    return lines[0][:300] if lines else ""
-
-
-def rows_by_question(page: Path) -> dict[str, list[str]]:
-    """Return for each question the claims and questions of docs/gpu-checks.md that name it."""
-    found: dict[str, list[str]] = {}
-    for line in page.read_text().splitlines() if page.exists() else ():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        for name in re.findall(r"question `(\w+)`", cells[1]) if line.startswith("|") else ():
-            found.setdefault(name, []).append(cells[0])
-    return found
-
-
 def page(results: Iterable[dict[str, Any]], rows: dict[str, list[str]]) -> str:
-    """Return the page: all steps in a table, then what each has said."""
+    """Return the page: all steps in a table, all files of tests in another one, then what each step has said."""
     results = list(results)
-    return "\n".join([*_table(results), *(line for one in results for line in _section(one, rows))]) + "\n"
+    sections = (line for one in results for line in _section(one, rows))
+    return "\n".join([*_table(results), *_files(results), *sections]) + "\n"
 
 
 def _table(results: list[dict[str, Any]]) -> Iterator[str]:
@@ -77,7 +40,7 @@ def _table(results: list[dict[str, Any]]) -> Iterator[str]:
     ended = sum(one["outcome"] == DONE for one in results)
     yield f"# {device or 'What was asked of a GPU'}"
     yield ""
-    yield f"{ended} of {len(results)} steps done, in {sum(one['took_s'] for one in results):.0f} s. All figures are in"
+    yield f"{ended} of {len(results)} steps done, which took {sum(one['took_s'] for one in results):.0f} s in sum. All figures are in"
     yield "`steps.jsonl`, the whole output is in `logs.tar.gz`, recordings in `recordings.tar.gz` and `examples.html`."
     yield ""
     yield "| step | outcome | s | |"
@@ -86,6 +49,30 @@ def _table(results: list[dict[str, Any]]) -> Iterator[str]:
         first = one["said"][0]["says"] if one["said"] else one["error"]
         shown = first[:120].replace("|", "/")
         yield f"| {one['step']} | {one['outcome']} | {one['took_s']:.0f} | {shown} |"
+
+
+def _files(results: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield for each file of tests how many came to which end, and why those failed that did."""
+    files = by_file(test for one in results for test in one.get("tests", ()))
+    if not files:
+        return
+    yield ""
+    yield "## Tests by file"
+    yield ""
+    yield "| file | passed | failed | skipped | running when it was ended | not reached |"
+    yield "|---|---|---|---|---|---|"
+    for file, tests in files.items():
+        counts = " | ".join(str(len(tests.get(outcome, ()))) for outcome in (PASSED, FAILED, SKIPPED))
+        running = ", ".join(_test(one) for one in tests.get(RUNNING, ()))
+        yield f"| {file} | {counts} | {running} | {len(tests.get(NOT_REACHED, ()))} |"
+    failed = [(file, one) for file, tests in files.items() for one in tests.get(FAILED, ())]
+    if failed:
+        yield ""
+        yield from (f"- {file}: {_test(one)}: {one['why']}" for file, one in failed)
+
+
+def _test(one: dict[str, Any]) -> str:
+    return f"`{one['name'].rpartition('::')[2]}`"
 
 
 def _section(result: dict[str, Any], rows: dict[str, list[str]]) -> Iterator[str]:
