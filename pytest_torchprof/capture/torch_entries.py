@@ -35,6 +35,12 @@ def _mode_without_compiling() -> str | None:
     return None
 
 
+def _is_left_for_good() -> bool:
+    """Return whether what Dynamo leaves alone right now stays uncompiled: under a mode, before torch 2.15."""
+    version = import_module("torch.torch_version").TorchVersion(import_module("torch").__version__)
+    return _mode_without_compiling() is not None and bool(version < (2, 15))
+
+
 def _is_disabled() -> bool:
     return bool(getattr(import_module("torch._dynamo.config"), "disable", False))
 
@@ -67,7 +73,7 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
             note(
                 getattr(function, "__code__", None),
                 why_nothing_compiles() or (_ONLY_RUN if callback is False else marked),
-                eagerly=chosen is None or _is_disabled() or marked is not None,
+                eagerly=chosen is None or _is_disabled() or marked is not None or _is_left_for_good(),
             )
         return chosen
 
