@@ -168,6 +168,25 @@ def test_an_entry_that_a_plugin_refuses_for_a_reason_of_its_own_travels_from_a_w
     assert says(verdict.reason, Verbatim, said="the board is at 90 degrees", known_as="not-recorded")
 
 
+def test_a_value_that_a_plugin_refuses_in_the_test_travels_from_a_worker_of_xdist(run_tests, pytester):
+    source = PLUGIN.replace("RETURNED", "return Verdict(status=HOLDS)").replace("read=whole_number", "read=refuse")
+    source = source.replace(
+        "def check(", "def refuse(value):\n    raise UnknownLimit.because(TooHot(value))\n\ndef check("
+    )
+    pytester.makeconftest(source)
+    test = """
+@pytest.mark.torchprof(device="cpu")
+def test_it(torchprof):
+    torchprof(lambda: x + 1)
+    with torchprof.measure("hot", max_heat=90) as m:
+        for _ in m.steps():
+            x + 1
+"""
+    run_tests(test, "-n1", "--torchprof-report=out.json").assert_outcomes(failed=1)
+    first, _ = json.loads((pytester.path / "out.json").read_text())["results"]
+    assert "90 degrees" in json.dumps(first["reason"])
+
+
 def test_a_plugins_own_reason_may_be_raised(run_tests, pytester):
     pytester.makeconftest(PLUGIN.replace("RETURNED", "raise NotMeasured(UnknownCode(90))"))
     result = run_tests(TEST.replace("WORK", "torch.sin(x)"))

@@ -173,6 +173,8 @@ def test_a_size_that_is_new_to_what_was_wrapped_and_compiled_before_is_a_recompi
 
 
 def test_what_torch_wraps_is_compiled_for_the_first_time_each(measure):
+    before = torch.compile(torch.cos, backend="eager")
+    before(X)
     several = [torch.compile(make(), backend="eager", dynamic=False) for make in UNDER_THE_WRAPPER.values()]
     calls = iter(range(1, 99))
 
@@ -181,6 +183,45 @@ def test_what_torch_wraps_is_compiled_for_the_first_time_each(measure):
             one(torch.ones(2))
 
     measure(code, warmup=7).expect(max_recompiles=0)
+
+
+def test_what_is_compiled_between_two_measurements_is_no_recompile_of_the_measured_code(run_tests):
+    result = run_tests("""
+limited = pytest.mark.torchprof(device="cpu", max_recompiles=0, warmup=1, steps=2)
+
+@limited
+def test_each_is_called_before_it_is_measured(torchprof):
+    for n in (2, 3):
+        layer = torch.compile(torch.nn.Linear(n, 1), backend="eager")
+        layer(torch.ones(n))
+        torchprof(layer, torch.ones(n))
+
+@limited
+def test_compiled_for_another_backend(torchprof):
+    def code(a): return a.sin()
+    torchprof(torch.compile(code, backend="eager"), torch.ones(2))
+    torch._dynamo.reset()
+    other = torch.compile(code, backend="aot_eager")
+    other(torch.ones(2))
+    torchprof(other, torch.ones(2))
+""")
+    result.assert_outcomes(passed=2)
+
+
+def test_two_methods_of_one_module_are_compiled_for_the_first_time_each(measure):
+    class Model(torch.nn.Module):
+        @torch.no_grad()
+        def encode(self, a):
+            return a.sin()
+
+        @torch.no_grad()
+        def decode(self, a):
+            return a.cos()
+
+    model = Model()
+    encode, decode = (torch.compile(method, backend="eager") for method in (model.encode, model.decode))
+    calls = iter(range(99))
+    measure(lambda: (encode(X), next(calls) and decode(X))).expect(max_recompiles=0)
 
 
 def test_code_that_drops_what_was_compiled_compiles_it_anew(measure):

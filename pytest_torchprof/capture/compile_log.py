@@ -6,7 +6,7 @@ import gc
 import re
 import weakref
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 
+Owner: TypeAlias = "Callable[[], Any]"
+"""Returns the one for which shared code was compiled; None once that is gone."""
+
+
 class Compilation(Struct, frozen=True, kw_only=True):
     """One forward compilation during a test."""
 
@@ -32,15 +36,20 @@ class Compilation(Struct, frozen=True, kw_only=True):
     place: CodeLine | None
     caller: CodeLine | None = None
     """The user's line that led to the compilation of torch's own code."""
-    owner: Callable[[], Any] | None
-    """Returns the module whose forward it is, or what torch's wrapper encloses, None once that is gone; an owner always
-    has the same reference."""
+    owner: Owner | None
+    """The module whose forward it is, or what torch's wrapper encloses."""
     measurement: int
     """The number of the test's measurement during which, or after which, it happened."""
     call: int
     """The call of the measured code during which it happened, from 1."""
     ran_before: bool
     """Whether the code object had been compiled before the test, and has run in the test since."""
+    inside: bool = False
+    """Whether it happened inside of that call, not behind it."""
+    identity: str | None = None
+    code: weakref.ref[CodeType] | None = None
+    dropped: bool = False
+    """Whether an earlier call of the measurement had compiled it, and Dynamo has dropped that."""
     guard: str | None = None
     """The guard that failed in the earlier compilations; None for a first one."""
 
@@ -58,11 +67,12 @@ class CompileLog:
         self._compilations: list[Compilation] = []
         self._history = compile_history()
         self._known: frozenset[int] | None = None
-        self._known_owners: tuple[Callable[[], Any] | None, ...] = ()
+        self._known_owners: tuple[Owner | None, ...] = ()
         self._clears = 0
         self._hooked: dict[str, Compilation] = {}
-        self._ran: dict[int, list[Callable[[], Any] | None]] = {}
-        self._kept: dict[int, Callable[[], Any]] = {}
+        self._ran: dict[int, list[Owner | None]] = {}
+        self._entered: list[Owner] = []
+        self._is_inside = False
         self._restore = ExitStack()
 
     def close(self) -> None:
@@ -79,6 +89,15 @@ class CompileLog:
         """Take the compilations before a call of the measured code, and count the call."""
         self.read()
         self.calls += 1
+        self._is_inside = True
+
+    def end_call(self) -> None:
+        """Take note that the call is over: what is compiled until the next one is not the measured code's."""
+        self._is_inside = False
+
+    def note_entry(self, owner: object) -> None:
+        """Take note that what torch's wrapper encloses was called, compiled or not."""
+        self._entered.append(_reference(owner))
 
     def read(self) -> None:
         """Take the compilations since the last call; those from before the test are left out."""
@@ -124,7 +143,7 @@ class CompileLog:
 
     def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, owner: object) -> None:
         self.read()
-        reference = self._reference(owner)
+        reference = None if owner is None else _reference(owner)
         self.breaks += self._history.note(code, generated, reference)
         if identity is None:  # A compilation of torch.export, of which Dynamo keeps no record.
             return
@@ -135,27 +154,36 @@ class CompileLog:
             owner=reference,
             measurement=self._measurements,
             call=self.calls,
+            inside=self._is_inside,
+            identity=identity,
+            code=weakref.ref(code),
+            dropped=self._was_dropped(code, reference),
             ran_before=self._ran_before(code, reference),
         )
 
-    def _reference(self, owner: object) -> Callable[[], Any] | None:
-        if owner is None:
-            return None
-        try:
-            return weakref.ref(owner)
-        except TypeError:  # Some callables of C; they outlive the test.
-            return self._kept.setdefault(id(owner), lambda: owner)
+    def _was_dropped(self, code: CodeType, owner: Owner | None) -> bool:
+        if not self._is_inside:
+            return False
+        cached = {identity for identity, _ in torch_compile.compiled_codes(code)}
+        earlier = [
+            one
+            for one in self._compilations
+            if one.inside and one.measurement == self._measurements and one.call < self.calls
+        ]
+        of_this = [one for one in earlier if one.code is not None and one.code() is code and _is_same(one.owner, owner)]
+        return any(one.identity not in cached for one in of_this)
 
-    def _ran_before(self, code: CodeType, owner: Callable[[], Any] | None) -> bool:
+    def _ran_before(self, code: CodeType, owner: Owner | None) -> bool:
         if id(code) not in (self._known or ()):
             return False
-        # All that torch wraps shares one code; whose it was is known of what was compiled while somebody looked.
-        shared = torch_compile.is_wrapper(torch_compile.CodeLine.of(code))
-        if shared and not any(other is None or other is owner for other in self._known_owners):
-            return False
+        if owner is not None and torch_compile.is_wrapper(torch_compile.CodeLine.of(code)):
+            # All that torch wraps shares this code; whose it was is known of what was compiled while somebody looked.
+            known = any(other is None or _is_same(other, owner) for other in self._known_owners)
+            # This call is among its entries.
+            return known and sum(_is_same(other, owner) for other in self._entered) > 1
         # From the cache, in the first call of this measurement if not in an earlier one.
         ran = self._ran.get(id(code), ())
-        return self.calls > self._first_call or any(other is owner or (other is None and not shared) for other in ran)
+        return self.calls > self._first_call or any(other is None or _is_same(other, owner) for other in ran)
 
     def _compilation(self, attempt: Attempt) -> Compilation:
         hooked = self._hooked.pop(attempt.compile_id or "", None)
@@ -177,15 +205,15 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
 
     Two modules of one class, and all that torch's wrapper encloses, share a code object: the first compilation for an
     owner is no recompile, unless it comes in a later call of a measurement and replaces an owner that is gone, as with
-    a model that is built anew for each call. What an earlier call of the measurement had compiled, and a later one
-    compiles without a guard that fails, was dropped meanwhile. Code that torch compiles for itself does not count.
+    a model that is built anew for each call. Without a guard that failed, what an earlier call of the measurement had
+    compiled was dropped meanwhile. Code that torch compiles for itself does not count.
     """
     earlier: dict[int, list[Compilation]] = {}
     recompiled = []
     for compilation in compilations:
         before = earlier.setdefault(compilation.frame, [])
-        again = _again if compilation.guard is not None else _dropped
-        if not is_torchs_own(compilation.place) and again(compilation, before):
+        again = compilation.dropped if compilation.guard is None else _again(compilation, before)
+        if again and not is_torchs_own(compilation.place):
             place = compilation.caller or compilation.place
             recompiled.append(
                 Recompile(
@@ -204,7 +232,7 @@ _DROPPED: Final = "no guard failed: what was compiled before is gone, as after t
 
 def _again(compilation: Compilation, before: list[Compilation]) -> bool:
     if compilation.owner is not None and before:
-        if any(other.owner is compilation.owner for other in before) or _replaces(compilation, before):
+        if any(_is_same(other.owner, compilation.owner) for other in before) or _replaces(compilation, before):
             return True
         return torch_compile.is_wrapper(compilation.place) and compilation.ran_before
     if torch_compile.is_wrapper(compilation.place):
@@ -212,18 +240,26 @@ def _again(compilation: Compilation, before: list[Compilation]) -> bool:
     return bool(before or compilation.ran_before)
 
 
-def _dropped(compilation: Compilation, before: list[Compilation]) -> bool:
-    return any(other.owner is compilation.owner for other in _of_earlier_calls(compilation, before))
-
-
-def _of_earlier_calls(compilation: Compilation, before: list[Compilation]) -> list[Compilation]:
-    """Return the compilations in earlier calls of the same measurement."""
-    return [other for other in before if other.measurement == compilation.measurement and other.call < compilation.call]
-
-
 def _replaces(compilation: Compilation, before: list[Compilation]) -> bool:
-    others = [other.owner for other in _of_earlier_calls(compilation, before) if other.owner is not None]
+    others = [
+        other.owner
+        for other in before
+        if other.owner is not None and other.measurement == compilation.measurement and other.call < compilation.call
+    ]
     if others and all(owner() is not None for owner in others):
         # What is compiled is part of reference cycles: owners that are no longer in use may still exist.
         gc.collect()
     return any(owner() is None for owner in others)
+
+
+def _reference(owner: object) -> Owner:
+    try:
+        return weakref.ref(owner)
+    except TypeError:  # Some callables of C.
+        return lambda: owner
+
+
+def _is_same(one: Owner | None, other: Owner | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one is other or (one() is not None and one() is other())

@@ -113,6 +113,7 @@ class CompileWatch:
         try:
             yield
         finally:
+            self._log.end_call()
             self._in_step = False
             # At once: a profiler that begins next for stacks has a profile function of its own.
             self._eager.end()
@@ -178,8 +179,11 @@ class CompileWatch:
             self._before = _Before(frames={}, inductor={}, caches=NO_USES)
         self._restore.enter_context(entries_noted(self._note_entry))
 
-    def _note_entry(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
+    def _note_entry(self, function: object, setting: str | None, *, eagerly: bool) -> None:
         """Note that a compiled function is entered, the setting in force, and whether it runs uncompiled."""
+        if (owner := torch_compile.owner_of(function)) is not None:
+            self._log.note_entry(owner)
+        code = getattr(function, "__code__", None)
         if code is not None and not eagerly:
             self._eager.note_entry(code)
         if setting is not None:

@@ -22,7 +22,7 @@ from pytest_torchprof.reasons.compiling import CompileRecords
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import CodeType, FrameType
 
 
@@ -274,14 +274,28 @@ def _owner_being_compiled(code: CodeType) -> object:
         frame = frame.f_back
     if frame is None:
         return None
-    cells = frame.f_locals.get("closure") or ()
-    if "fn" in code.co_freevars and len(cells) == len(code.co_freevars):
-        wrapped = cells[code.co_freevars.index("fn")].cell_contents
-        owner = getattr(wrapped, "__self__", wrapped)
-        return owner if isinstance(owner, torch.nn.Module) or not is_wrapper(CodeLine.of(code)) else wrapped
+    enclosed = _enclosed(code, frame.f_locals.get("closure") or ())
+    if enclosed is not None:
+        owner = getattr(enclosed, "__self__", enclosed)
+        return enclosed if is_wrapper(CodeLine.of(code)) else owner if isinstance(owner, torch.nn.Module) else None
     # Its own name for the module may be any, and code after a graph break has further arguments before it.
     modules = [v for v in dict(frame.f_locals.get("locals") or {}).values() if isinstance(v, torch.nn.Module)]
     return next((module for module in modules if _is_method_of(code, module)), None)
+
+
+def _enclosed(code: CodeType, cells: Sequence[Any]) -> object:
+    """Return the function that a wrapper of the usual form encloses, by its closure; None without one."""
+    if "fn" not in code.co_freevars or len(cells) != len(code.co_freevars):
+        return None
+    return cells[code.co_freevars.index("fn")].cell_contents
+
+
+def owner_of(function: object) -> object:
+    """Return what a function encloses if it is torch.compile's wrapper, else None."""
+    code = getattr(function, "__code__", None)
+    if code is None or not is_wrapper(CodeLine.of(code)):
+        return None
+    return _enclosed(code, getattr(function, "__closure__", None) or ())
 
 
 def _is_method_of(code: CodeType, holder: object) -> bool:

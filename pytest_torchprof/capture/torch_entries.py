@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType
 
 
 def why_nothing_compiles() -> str | None:
@@ -22,23 +22,22 @@ def why_nothing_compiles() -> str | None:
         return f'torch.compiler.set_stance("{stance}") was in force'
     if _is_disabled():
         return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
-    mode = _mode_without_compiling()
-    return None if mode is None else f"{mode} was in force, a mode under which torch compiles nothing"
+    return None
 
 
 def _mode_without_compiling() -> str | None:
     """Return the name of the dispatch mode in force that lets Dynamo leave frames alone; None without one."""
     modes_in_force = getattr(import_module("torch.utils._python_dispatch"), "_get_current_dispatch_mode_stack", tuple)
     for mode in modes_in_force():
-        if not (mode.is_infra_mode() or mode.ignore_compile_internals()):
+        if not any(getattr(mode, name, bool)() for name in ("is_infra_mode", "ignore_compile_internals")):
             return type(mode).__name__
     return None
 
 
-def _is_left_for_good() -> bool:
-    """Return whether what Dynamo leaves alone right now stays uncompiled: under a mode, before torch 2.15."""
-    version = import_module("torch.torch_version").TorchVersion(import_module("torch").__version__)
-    return _mode_without_compiling() is not None and bool(version < (2, 15))
+@cache
+def _modes_leave_for_good() -> bool:
+    """Return whether what Dynamo leaves alone under a mode stays uncompiled: so it is before torch 2.15."""
+    return bool(import_module("torch").__version__ < (2, 15))
 
 
 def _is_disabled() -> bool:
@@ -51,8 +50,8 @@ _ONLY_RUN: Final = "torch._dynamo.run was in force"
 class NoteEntry(Protocol):
     """The function that is called when a compiled function is entered."""
 
-    def __call__(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
-        """Take the function's code, the setting in force, and whether the function runs uncompiled because of it."""
+    def __call__(self, function: object, setting: str | None, *, eagerly: bool) -> None:
+        """Take the function, the setting in force, and whether the function runs uncompiled because of it."""
 
 
 @contextmanager
@@ -69,11 +68,13 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
         if callable(callback) or callback is False:
             # The function is a variable of the wrapper that asks.
             function = sys._getframe(1).f_locals.get("fn")
-            marked = _mark_of(function)
+            marked, mode = _mark_of(function), _mode_without_compiling()
+            under = f"{mode} was in force, a mode under which torch compiles nothing" if mode else None
+            stays = marked is not None or (mode is not None and _modes_leave_for_good())
             note(
-                getattr(function, "__code__", None),
-                why_nothing_compiles() or (_ONLY_RUN if callback is False else marked),
-                eagerly=chosen is None or _is_disabled() or marked is not None or _is_left_for_good(),
+                function,
+                why_nothing_compiles() or under or (_ONLY_RUN if callback is False else marked),
+                eagerly=chosen is None or _is_disabled() or stays,
             )
         return chosen
 

@@ -25,7 +25,7 @@ from pytest_torchprof.limits import Screen
 from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.decoding import from_stored
+from pytest_torchprof.reasons.decoding import from_stored, portable
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnded
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
@@ -216,7 +216,7 @@ def _record(program: list[str], asked: Sequence[Asked], device: str, recording: 
                 if status := run_as_python(program):
                     return _Ended(status=status)
     except NotMeasured as problem:
-        return _Ended(device=measured, reason=problem.reason.to_plain())
+        return _Ended(device=measured, reason=portable(problem.reason).to_plain())
     except TorchprofError as problem:
-        return _Ended(reason=problem.reason.to_plain(), refused=True)
+        return _Ended(reason=portable(problem.reason).to_plain(), refused=True)
     return _Ended(device=measured)

@@ -182,7 +182,8 @@ class NoJobOfRanks(Reason, frozen=True):
     FOR_THE_DOCTOR = False
     ADVICE = "give the test `ranks=2`, or start pytest by torchrun"
     SENTENCE = (
-        "torchprof.ranks: this test runs in no job of ranks: give it ranks=2 in its marker, or start pytest by torchrun"
+        "torchprof.ranks: this test runs in one process alone: give it ranks=2 in its marker, or start pytest with "
+        "torchrun"
     )
 
 

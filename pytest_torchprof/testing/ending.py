@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.codes import MISUSES
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
@@ -85,7 +86,7 @@ def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
     return Ending(
         by_itself=BodyRaisedOurs(line),
         outcome=missed if outcome is Outcome.FAILED else outcome,
-        reason=raised.reason,
+        reason=portable(raised.reason),
         raised_at=at,
     )
 
