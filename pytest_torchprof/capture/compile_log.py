@@ -165,13 +165,12 @@ class CompileLog:
         if not self._is_inside:
             return False
         cached = {identity for identity, _ in torch_compile.compiled_codes(code)}
-        earlier = [
-            one
-            for one in self._compilations
-            if one.inside and one.measurement == self._measurements and one.call < self.calls
-        ]
-        of_this = [one for one in earlier if one.code is not None and one.code() is code and _is_same(one.owner, owner)]
-        return any(one.identity not in cached for one in of_this)
+        return any(
+            known.identity not in cached
+            for known in self._compilations
+            if known.inside and known.measurement == self._measurements and known.call < self.calls
+            if known.code is not None and known.code() is code and _is_same(known.owner, owner)
+        )
 
     def _ran_before(self, code: CodeType, owner: Owner | None) -> bool:
         if id(code) not in (self._known or ()):
@@ -259,7 +258,7 @@ def _reference(owner: object) -> Owner:
         return lambda: owner
 
 
-def _is_same(one: Owner | None, other: Owner | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one is other or (one() is not None and one() is other())
+def _is_same(owner: Owner | None, other: Owner | None) -> bool:
+    if owner is None or other is None:
+        return owner is other
+    return owner is other or (owner() is not None and owner() is other())
