@@ -47,7 +47,9 @@ class Compilation(Struct, frozen=True, kw_only=True):
     inside: bool = False
     """Whether it happened inside of that call, not behind it."""
     identity: str | None = None
+    """The compile id."""
     code: weakref.ref[CodeType] | None = None
+    """The code object itself; the id of one that is gone may be another's."""
     dropped: bool = False
     """Whether an earlier call of the measurement had compiled it, and Dynamo has dropped that."""
     guard: str | None = None
@@ -71,7 +73,7 @@ class CompileLog:
         self._clears = 0
         self._hooked: dict[str, Compilation] = {}
         self._ran: dict[int, list[Owner | None]] = {}
-        self._entered: list[Owner] = []
+        self._entries: dict[int, tuple[Owner, int]] = {}
         self._is_inside = False
         self._restore = ExitStack()
 
@@ -97,7 +99,10 @@ class CompileLog:
 
     def note_entry(self, owner: object) -> None:
         """Take note that what torch's wrapper encloses was called, compiled or not."""
-        self._entered.append(_reference(owner))
+        reference = _reference(owner)
+        known, entries = self._entries.get(id(owner), (reference, 0))
+        # Another one may have had this id, and be gone.
+        self._entries[id(owner)] = (reference, entries + 1 if _is_same(known, reference) else 1)
 
     def read(self) -> None:
         """Take the compilations since the last call; those from before the test are left out."""
@@ -178,8 +183,9 @@ class CompileLog:
         if owner is not None and torch_compile.is_wrapper(torch_compile.CodeLine.of(code)):
             # All that torch wraps shares this code; whose it was is known of what was compiled while somebody looked.
             known = any(other is None or _is_same(other, owner) for other in self._known_owners)
+            entered, entries = self._entries.get(id(owner()), (None, 0))
             # This call is among its entries.
-            return known and sum(_is_same(other, owner) for other in self._entered) > 1
+            return known and entries > 1 and _is_same(entered, owner)
         # From the cache, in the first call of this measurement if not in an earlier one.
         ran = self._ran.get(id(code), ())
         return self.calls > self._first_call or any(other is None or _is_same(other, owner) for other in ran)
@@ -230,13 +236,11 @@ _DROPPED: Final = "no guard failed: what was compiled before is gone, as after t
 
 
 def _again(compilation: Compilation, before: list[Compilation]) -> bool:
-    if compilation.owner is not None and before:
-        if any(_is_same(other.owner, compilation.owner) for other in before) or _replaces(compilation, before):
-            return True
-        return torch_compile.is_wrapper(compilation.place) and compilation.ran_before
-    if torch_compile.is_wrapper(compilation.place):
-        return compilation.ran_before
-    return bool(before or compilation.ran_before)
+    is_wrapped = torch_compile.is_wrapper(compilation.place)
+    if compilation.owner is None or not before:
+        return compilation.ran_before or (bool(before) and not is_wrapped)
+    of_this = any(_is_same(other.owner, compilation.owner) for other in before)
+    return of_this or _replaces(compilation, before) or (is_wrapped and compilation.ran_before)
 
 
 def _replaces(compilation: Compilation, before: list[Compilation]) -> bool:

@@ -36,7 +36,10 @@ def _mode_without_compiling() -> str | None:
 
 @cache
 def _modes_leave_for_good() -> bool:
-    """Return whether what Dynamo leaves alone under a mode stays uncompiled: so it is before torch 2.15."""
+    """Return whether what Dynamo leaves alone under a mode stays uncompiled.
+
+    So it is with torch 2.13, and no longer with 2.15; versions between are taken to be like the older one.
+    """
     return bool(import_module("torch").__version__ < (2, 15))
 
 

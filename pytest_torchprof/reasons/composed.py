@@ -64,6 +64,20 @@ class OfRecording(_KnownAsItsCause, Reason, frozen=True):
         return f"{self.file or 'a recording'} is not measured: {self.why.text}"
 
 
+class OfRule(_KnownAsItsCause, Reason, frozen=True):
+    """A reason that lies in one of a suite's rules."""
+
+    FOR_THE_DOCTOR = False
+
+    rule: str
+    """Its file and its table."""
+    why: decoding.AnyReason
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.rule}: {self.why.text}"
+
+
 class Several(_KnownAsTheFirst, Reason, frozen=True):
     """Reasons of which each would be enough."""
 

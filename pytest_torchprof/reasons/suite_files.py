@@ -80,24 +80,6 @@ class NoRules(Reason, frozen=True):
         return f"--torchprof-suite: no rule in {files}: write one, {_EXAMPLE}"
 
 
-class OfRule(Reason, frozen=True):
-    """A reason that lies in one of the rules."""
-
-    FOR_THE_DOCTOR = False
-
-    rule: str
-    """Its file and its table."""
-    why: decoding.AnyReason
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.rule}: {self.why.text}"
-
-
 class RuleNoTable(Reason, frozen=True):
     """A rule is something else than a table of limits."""
 

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.limits.allowances import read_allowances
-from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.reasons.suite_files import (
     NoReasonGiven,
@@ -75,7 +74,7 @@ def read_allow_list(file: Path, shown: str) -> tuple[AllowEntry, ...]:
         raise TorchprofError.because(OtherThanAllowed(shown, str(problem))) from None
     for number, entry in enumerate(entries, 1):
         if why := _why_unusable(entry):
-            raise TorchprofError.because(OfAllowEntry(shown, number, entry.test, portable(why)))
+            raise TorchprofError.because(OfAllowEntry(shown, number, entry.test, why))
     return entries
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, is_of_the_code
 from pytest_torchprof.reasons.plugins import (
     Brings,
@@ -58,7 +57,7 @@ def _naming_plugin(hook: str, plugin: str) -> Iterator[None]:
     try:
         yield
     except UnknownLimit as problem:
-        raise pytest.UsageError(str(OfHook(hook, plugin, portable(problem.reason)))) from None
+        raise pytest.UsageError(str(OfHook(hook, plugin, problem.reason))) from None
     except BaseException as problem:
         if not is_of_the_code(problem):
             raise

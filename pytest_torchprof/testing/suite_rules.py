@@ -11,11 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.limits.written import RANGES, read_limits_of_file
-from pytest_torchprof.reasons.decoding import portable
+from pytest_torchprof.reasons.composed import OfRule
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.reasons.suite_files import (
     TABLE,
-    OfRule,
     RuleNoTable,
     RulesInTwoFiles,
     RulesNoTable,
@@ -235,7 +234,7 @@ def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
 
 
 def _unusable(rule: str, why: Reason) -> TorchprofError:
-    return TorchprofError.because(OfRule(rule, portable(why)))
+    return TorchprofError.because(OfRule(rule, why))
 
 
 def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -> RuleOfTest:
