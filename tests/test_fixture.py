@@ -12,7 +12,7 @@ from facts import reasons_in
 
 from pytest_torchprof.limits.seen import NumberSeen
 from pytest_torchprof.reasons.asked_wrongly import OptionOfMarker
-from pytest_torchprof.reasons.measuring import StepsLeft, StepsNotStarted
+from pytest_torchprof.reasons.measuring import ReturnsWork, StepsLeft, StepsNotStarted
 from pytest_torchprof.reasons.misuse import FixtureTooLate, LabelTwice, MeasuresInside
 from pytest_torchprof.reasons.testing import NeverEntered
 from pytest_torchprof.report.account import BodyFailed, NotJudgedOnCpu
@@ -395,6 +395,51 @@ def test_object(torchprof):
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*not measured: *<function f *[[]nothing-measured]*"])
+
+
+@pytest.mark.parametrize(
+    ("function", "returned"),
+    [
+        ("lambda: stream()", "generator stream"),
+        ("lambda: later()", "coroutine later"),
+        ("lambda: streamed_later()", "async_generator streamed_later"),
+        ("Stream()", "generator Stream.__call__"),
+        ("lambda: map(torch.sin, [x])", "map object"),
+        ("lambda: filter(torch.sin, [x])", "filter object"),
+    ],
+)
+def test_a_call_that_returns_work_that_is_not_done_is_not_measured(run_tests, function, returned):
+    result = run_tests(f"{WORK}\ndef test_later(torchprof):\n    torchprof({function})\n")
+    result.assert_outcomes(failed=1)
+    assert ReturnsWork(returned).sentence in result.stdout.str()
+
+
+@pytest.mark.parametrize("function", ["begun", "lambda: list(stream())", "lambda: iter([x])", "lambda: range(2)"])
+def test_a_call_that_returns_what_has_begun_or_is_done_is_measured(run_tests, function):
+    run_tests(f"{WORK}\ndef test_done(torchprof):\n    torchprof({function})\n").assert_outcomes(passed=1)
+
+
+WORK = """
+pytestmark = pytest.mark.torchprof(device="cpu", min_kernels=0)
+
+def stream():
+    yield torch.sin(x)
+
+async def later():
+    return torch.sin(x)
+
+async def streamed_later():
+    yield torch.sin(x)
+
+class Stream:
+    def __call__(self):
+        yield torch.sin(x)
+
+def begun():
+    streaming = stream()
+    next(streaming)
+    return streaming
+"""
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,14 @@ def test_what_does_nothing_is_not_measured_and_false(function):
     assert [one.reason.code for one in verdicts] == ["nothing-ran"]
 
 
+def test_work_that_is_not_done_yet_is_not_measured():
+    verdicts = judge(
+        lambda value: map(three, [value]), x, limits={"forbid_ops": "aten::mm", "min_kernels": 0}, device="cpu"
+    )
+    assert not verdicts
+    assert verdicts.reason.code == "nothing-measured"
+
+
 def test_verdicts_of_nothing_are_not_true():
     assert not Verdicts()
     assert Verdicts().status == "not measured"

@@ -220,6 +220,44 @@ class TestBlock:
     assert expected == [["1"], ["2"], ["1"]]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        """
+@pytest.mark.torchprof(max_kernels=1)
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_it():
+    torch.add(torch.add(x, x), x)
+""",
+        """
+class Base:
+    pytestmark = pytest.mark.torchprof(device="cpu", max_kernels=1)
+
+@pytest.mark.torchprof(max_kernels=1)
+@pytest.mark.torchprof(max_kernels=2)
+class TestIt(Base):
+    def test_it(self):
+        torch.add(torch.add(x, x), x)
+""",
+        """
+pytestmark = [pytest.mark.torchprof(max_kernels=2), pytest.mark.torchprof(device="cpu", max_kernels=1)]
+
+def test_it():
+    torch.add(torch.add(x, x), x)
+""",
+    ],
+)
+def test_of_several_markers_in_one_place_the_one_wins_that_is_the_closest_to_pytest(run_tests, pytester, source):
+    pytester.makeconftest(
+        "def pytest_collection_modifyitems(items):\n"
+        "    print('closest', [item.get_closest_marker('torchprof').kwargs['max_kernels'] for item in items])\n"
+    )
+    result = run_tests(source, "-s")
+    result.assert_outcomes(passed=1)
+    if "Base" not in source:  # pytest takes a base class for the closest.
+        result.stdout.fnmatch_lines(["*closest [[]2[]]*"])
+
+
 def test_a_marked_test_that_asks_for_the_fixture_and_measures_nothing_is_not_measured(run_tests):
     result = run_tests(
         """

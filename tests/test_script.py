@@ -22,7 +22,7 @@ from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerInside
 from pytest_torchprof.reasons.composed import MaybeOfFunction, OfKeyword
 from pytest_torchprof.reasons.limits import NothingRan
 from pytest_torchprof.reasons.lines import RepeatRaised
-from pytest_torchprof.reasons.measuring import NoGpuHere, OnlyMakesAnObject, StepsLeft, StepsNotStarted
+from pytest_torchprof.reasons.measuring import NoGpuHere, OnlyMakesAnObject, ReturnsWork, StepsLeft, StepsNotStarted
 from pytest_torchprof.reasons.wrong_values import NoneOfThese, ValueForm, WrongValue
 
 x = torch.ones(8, 8)
@@ -194,6 +194,8 @@ def test_a_coroutine_function_is_not_measured():
         two(x)
 
     assert says(why_not(lambda: profile(later, device="cpu")), OnlyMakesAnObject)
+    returns_it = why_not(lambda: profile(lambda: map(two, [x]), device="cpu", min_kernels=0))
+    assert says(returns_it, ReturnsWork, returned="map object")
     assert profile(lambda: asyncio.run(later()), device="cpu").kernels.count == 2
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, StepsLeft, StepsNotStarted
+from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, ReturnsWork, StepsLeft, StepsNotStarted
 from pytest_torchprof.reasons.misuse import EnteredTwice, ProfileTooEarly, StepsOutside, StepsTwice
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
@@ -29,6 +29,24 @@ def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
     if not any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
         return None
     return OnlyMakesAnObject(repr(function))
+
+
+def why_result_not_run(returned: object) -> Reason | None:
+    """Return why what a call returned is work that has not been done yet; None if it is none.
+
+    ``why_nothing_runs`` refuses a function that is of a kind to return such work; a lambda may return it as well.
+    A coroutine is closed: nobody will await it, of which Python would warn in whatever runs later.
+    """
+    match returned:
+        case Generator() if inspect.getgeneratorstate(returned) != inspect.GEN_CREATED:
+            return None
+        case Coroutine() if inspect.getcoroutinestate(returned) != inspect.CORO_CREATED:
+            return None
+        case Generator() | Coroutine() | AsyncGenerator() | map() | filter():
+            if isinstance(returned, Coroutine):
+                returned.close()
+            return ReturnsWork(f"{type(returned).__name__} {getattr(returned, '__qualname__', 'object')}")
+    return None
 
 
 class MeasuredBlock(ABC):

@@ -27,6 +27,18 @@ class OnlyMakesAnObject(Reason, frozen=True):
     function: str
 
 
+class ReturnsWork(Reason, frozen=True):
+    """A call returned a generator or a coroutine of which no line has run."""
+
+    CODE = Code.NOTHING_MEASURED
+    SENTENCE = "the measured call returned the {returned}, whose code runs only when somebody drives it"
+    REMEDY = "drive it in the measured call"
+    MEANING = "what a generator, a coroutine, `map` or `filter` stands for runs after the measurement"
+
+    returned: str
+    """Its kind and the function that made it: "generator stream", "map object"."""
+
+
 class StepsNotStarted(Reason, frozen=True):
     """The loop over the steps of a block was never started."""
 

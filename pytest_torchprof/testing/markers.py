@@ -53,13 +53,23 @@ def marked_since(item: pytest.Item, planned: Mapping[str, object] | None) -> boo
 def _nearest_first(node: Node) -> list[pytest.Mark]:
     """Return the markers of a test, class or module: a parameter's before its function's, a class's before its bases'.
 
-    pytest keeps those in the source in the opposite order, between those that hooks and fixtures put before and after.
+    Of several above one function or class the lower is nearer, as it is for pytest, which has parameters and bases the
+    other way round. Those that hooks and fixtures put before and after stay there.
     """
     own = [marker for marker in node.own_markers if marker.name == "torchprof"]
-    if not own or not isinstance(node, pytest.Item):
-        return own[::-1]
-    of_function = getattr(getattr(node, "obj", None), "pytestmark", ())
-    written = [*of_function, *getattr(getattr(node, "callspec", None), "marks", ())]
+    written = [marker for marker in _written(node) if marker in own] if own else []
     begin = next((at for at, marker in enumerate(own) if marker in written), len(own))
-    nearest = [marker for marker in own[begin:] if marker in written]
-    return [*own[:begin], *nearest[::-1], *(marker for marker in own[begin:] if marker not in written)]
+    return [*own[:begin], *written, *(marker for marker in own[begin:] if marker not in written)]
+
+
+def _written(node: Node) -> list[pytest.Mark]:
+    """Return the markers that stand in the source at a test or a class, the nearest first."""
+    if isinstance(node, pytest.Item):
+        of_parameters = getattr(getattr(node, "callspec", None), "marks", ())
+        return [*of_parameters, *getattr(getattr(node, "obj", None), "pytestmark", ())]
+    if not isinstance(node, pytest.Class):
+        return []
+    # A class may have one that is no list, and not yet bound to a mark.
+    lists = (vars(base).get("pytestmark", ()) for base in node.obj.__mro__)
+    markers = (marker for marks in lists for marker in (marks if isinstance(marks, list | tuple) else (marks,)))
+    return [getattr(marker, "mark", marker) for marker in markers]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof.measuring.block import why_result_not_run
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import AskedOnOneRank, CalledOnceByRule, InsideAnother
 from pytest_torchprof.testing.believed import believed
@@ -70,6 +71,8 @@ def measure_function(run: TestRun, asked: Measurement, function: Callable[[], An
                 continue
             result = None  # A result that lived through the next call would count as its memory.
             result = function()
+            if run.test.state.options.enabled and (reason := why_result_not_run(result)) is not None:
+                raise run.put(asked.refused(reason)).error
     return result
 
 
