@@ -397,9 +397,10 @@ OF_CODE_AND_RECORDINGS = """
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
     argument column field got hook keyword known measurements namespace of plugin rank rule step suffix tests
+    endings engine module modules option protocols taken
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
-PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
+PATHS = "address into manifest path culprit differing file files folder line location lock other others places recording root silent"
 OF_OTHERS = "error error_text explanation holders last_lines note problem returned said"
 """Words of others: Python's of an exception, torch's, a plugin's, an earlier version's."""
 SENTENCES_OF_OTHERS = {
@@ -604,6 +605,9 @@ COMMON = {
     **dict.fromkeys(("expected a share", "expected a number", "expected a duration"), "the same of what is expected"),
     "is given twice": "the same of an option",
     "cannot both hold": "the same of two limits",
+    "there is no such": "the same of a commit",
+    "exclude each other": "the same of other options",
+    "of an earlier version": "the same of a baseline, which is read all the same",
     "no kernel's name": "the same of what is declared of kernels",
     "no test judged": "recordings that none did are listed under a heading of their own",
     **dict.fromkeys(

@@ -45,6 +45,7 @@ from pytest_torchprof.reasons import (
     unreadable,
 )
 from pytest_torchprof.reasons.adopting import NoFileThere, NothingOfGpu, SignOfGpu
+from pytest_torchprof.reasons.baseline_renames import NewNameTaken
 from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.chapters import PAGES
@@ -259,6 +260,10 @@ EXAMPLES = {
         )
     },
     DeviceUnusable: tuple(DeviceUnusable("<device>", "<error>", cause) for cause in (None, *DeviceTrouble)),
+    NewNameTaken: (
+        NewNameTaken("<new>", (("<file>", "<name>"),)),
+        NewNameTaken("<new>", (("<file>", "<name>"), ("<other>", "<name>"))),
+    ),
     NoFileThere: tuple(NoFileThere("<file>", instead) for instead in InsteadOfFile),
     NoKernelsRecorded: (
         NoKernelsRecorded("<device>"),

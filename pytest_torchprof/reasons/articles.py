@@ -81,6 +81,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "tuple[...]": (),
     "tuple[tuple[str, int | None], ...]": (("<file>", 3000),),
     "tuple[tuple[str, str | int], ...]": (("<name>", 3000),),
+    "tuple[tuple[str, str], ...]": (("<file>", "<name>"),),
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": "<records>",
     "tuple[CuptiRefusal, ...]": (),
