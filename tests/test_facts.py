@@ -720,6 +720,7 @@ COMMON = {
     ),
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
+    "a block that is": "the same of a block of the measured code",
     "blocks per SM": "a key of recordings",
 }
 """Rows of words that catalogues share with others, and whose they are."""

@@ -46,6 +46,7 @@ from pytest_torchprof.reasons import (
 )
 from pytest_torchprof.reasons.adopting import NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.baseline_renames import NewNameTaken
+from pytest_torchprof.reasons.baselines import StepsFlawed
 from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.chapters import PAGES
@@ -71,6 +72,7 @@ from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
 from pytest_torchprof.reasons.starting import LeftOver
 from pytest_torchprof.reasons.statement import Statement
+from pytest_torchprof.reasons.step_flaws import StepFlaw
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled, SettingInForce, SkippedAsTorchs
@@ -327,6 +329,10 @@ EXAMPLES = {
     ),
     KernelsDiffer: tuple(KernelsDiffer(Comparison(verdict="worse"), name) for name in (None, "<name>")),
     LimitJudged: tuple(LimitJudged(VERDICT, name) for name in (None, "<name>")),
+    StepsFlawed: (
+        *(StepsFlawed("<path>", "<name>", flaw, 3000) for flaw in StepFlaw if flaw is not StepFlaw.NOT_IN_ORDER),
+        StepsFlawed("<path>", "<name>", StepFlaw.NOT_IN_ORDER, written="<written>"),
+    ),
     SlowedDown: tuple(map(SlowedDown, Brake)),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
