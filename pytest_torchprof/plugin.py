@@ -71,9 +71,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if config.option.torchprof_against is None or against.is_side(config):
         return None
     if config.option.torchprof_suite is not None:
-        raise pytest.UsageError(
-            "--torchprof-suite and --torchprof-against exclude each other: run pytest once for each"
-        )
+        from pytest_torchprof.reasons.option_pairs import SuiteAgainstCommit
+
+        raise pytest.UsageError(str(SuiteAgainstCommit()))
     from pytest_torchprof.against.request import read_times
     from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -98,10 +98,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if (lone := against.lone_option(config)) is not None:
-        from pytest_torchprof.reasons.codes import Code, coded
+        from pytest_torchprof.reasons.option_pairs import OptionWithoutCommit
 
-        message = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
-        raise pytest.UsageError(coded(message, Code.BAD_OPTION))
+        raise pytest.UsageError(str(OptionWithoutCommit(lone)))
     keywords = ""
     if config.option.markers:
         from pytest_torchprof.text.documentation import marker_help

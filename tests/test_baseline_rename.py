@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, baseline_path, read, update
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.baseline_renames import NothingToRename
 
 pytestmark = pytest.mark.any_torch
 
@@ -324,21 +325,34 @@ def test_a_name_that_has_a_baseline_on_any_device_is_refused_and_nothing_is_rena
     before = snapshot(project)
     assert rename("test_old.py::test_a", "test_old.py::test_z") == 2
     said = capsys.readouterr().err
-    assert "has a baseline already, and nothing was renamed" in said
+    assert "[bad-usage]" in said
     assert "test_old.nvidia-h200-sm90.json: test_z" in said
+    assert snapshot(project) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "tests"),
+    [
+        ("test_old.py::test_x", "test_old.py::test_z", ("test_a",)),
+        ("test_new.py", "test_old.py", ()),
+    ],
+)
+def test_a_name_that_no_baseline_has_is_refused_with_those_that_its_file_has(project, capsys, old, new, tests):
+    kept(project, "test_a")
+    before = snapshot(project)
+    assert rename(old, new) == 2
+    assert str(NothingToRename(f"{project}/{old}", old.partition("::")[0], tests)) in capsys.readouterr().err
     assert snapshot(project) == before
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["test_old.py::test_x", "test_old.py::test_z"], "no baseline has an entry of"),
         (["test_old.py::test_a", "test_new.py"], "two tests or two files"),
         (["test_old.py::test_a"], "NEW"),
         (["test_old.py::", "test_old.py::test_z"], "neither a test id nor a test file"),
         (["test_old.py::test_a", "test_old.py::test_a"], "these are the same"),
         (["test_old.py::test_a", "test_none.py::test_a"], "test_none.py: rename it"),
-        (["test_new.py", "test_old.py"], "no baseline has an entry of"),
         (["--frob", "a", "b"], "unknown option"),
     ],
 )

@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 from builder import own_recording
+from facts import why_unreadable
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import TorchprofError, load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.unreadable import NoObjectsEnd
+from pytest_torchprof.recording.writer import write_metadata
+from pytest_torchprof.trace.metadata import Metadata
 
 pytestmark = pytest.mark.any_torch
 
@@ -113,3 +117,11 @@ def test_a_damaged_baseline_is_shown_or_refused(text):
             status, errors = run(*words, str(path))
             assert status in (HOLDS, UNREADABLE)
             assert bool(errors) == (status == UNREADABLE)
+
+
+def test_a_file_that_does_not_end_as_an_object_gets_no_key_of_ours(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [')
+    with path.open("r+b") as file:
+        assert why_unreadable(lambda: write_metadata(file, Metadata(steps=1))) == NoObjectsEnd(str(path))
+    assert path.read_text() == '{"traceEvents": ['

@@ -387,6 +387,111 @@ def test_a_refusal_with_a_reason_is_none_in_words(source):
     assert refused_in_words(source) == []
 
 
+CARRYING = (
+    "analysis",
+    "baseline",
+    "capture",
+    "compare",
+    "devices",
+    "errors.py",
+    "findings",
+    "fleet",
+    "kernels",
+    "limits",
+    "measuring",
+    "plugin.py",
+    "profiles.py",
+    "reasons",
+    "recording",
+    "report",
+    "system",
+    "text",
+    "trace",
+)
+"""The folders and modules in which each error carries a reason."""
+OURS = {
+    *("BadRecord", "NewerRecord", "NotFetched", "StoreUnusable", "TorchprofError", "UnknownLimit"),
+    *("UnreadableBaseline", "UnreadableRecording"),
+}
+"""Errors of ours, which a class method makes of a reason: `because`, or `of`."""
+
+
+def test_errors_carry_reasons():
+    sources = (
+        path for name in CARRYING for path in [PACKAGE / name, *(PACKAGE / name).rglob("*.py")] if path.is_file()
+    )
+    found = {path.relative_to(PACKAGE).as_posix(): made_of_texts(path.read_text()) for path in sources}
+    assert found
+    assert {name: lines for name, lines in found.items() if lines} == {}, "make it .because(a reason)"
+
+
+def made_of_texts(source):
+    """Return the lines that make an error of ours, or pytest's of usage, out of a text."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return sorted(call.lineno for call in calls if is_made_of_text(call))
+
+
+def is_made_of_text(call):
+    """Return whether a call makes such an error; one without arguments, and one of ``texts`` of a result, is none."""
+    given = call.args[0] if call.args else None
+    match called(call.func):
+        case kind if kind in OURS:
+            return given is not None
+        case "NotMeasured" | "not_measured":
+            # A reason, or a call that returns one.
+            return given is not None and is_text(given)
+        case "UsageError":
+            # pytest's own has no place for a reason, so that it has the words of one, or of an error that has one.
+            return not (isinstance(given, ast.Call) and called(given.func) == "str")
+        case _:
+            return False
+
+
+def is_text(node):
+    """Return whether an expression is a text for certain."""
+    return written(node) != "" or isinstance(node, ast.JoinedStr | ast.BinOp) or called(node) in NEVER_SETS
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise TorchprofError(f"{path} cannot be written: {error}", Code.REPORT_NOT_WRITTEN)',
+        'return TorchprofError("no process could begin")',
+        "raise errors.TorchprofError(text, Code.BAD_USAGE) from None",
+        "raise TorchprofError(str(reason))",
+        'raise UnreadableRecording(f"{path} is not a recording")',
+        "raise UnreadableBaseline(problem.text, problem.code)",
+        'raise StoreUnusable(shown, "is a file")',
+        'raise BadRecord(f"{name} is no record")',
+        'raise NotMeasured(f"{name} is not measured")',
+        'raise NotMeasured("it is" + name)',
+        "raise not_measured(problem.text)",
+        'raise pytest.UsageError("--one and --other exclude each other")',
+        "raise pytest.UsageError(message)",
+        "raise pytest.UsageError(coded(message, Code.BAD_OPTION))",
+    ],
+)
+def test_an_error_made_of_a_text_is_found(source):
+    assert made_of_texts(source) == [1]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise TorchprofError.because(BaselineBehindLink(str(path), str(folder)))",
+        "raise UnreadableRecording.of(cause, path)",
+        "raise NotMeasured(reason)",
+        "raise not_measured(LostKernels(1, 3, in_each_step=False))",
+        "raise pytest.UsageError(str(problem)) from None",
+        "raise pytest.UsageError(str(OptionWithoutCommit(option)))",
+        'raise ValueError("it does not close")',
+        "try: pass\nexcept TorchprofError as problem: raise",
+    ],
+)
+def test_an_error_that_carries_a_reason_is_not(source):
+    assert made_of_texts(source) == []
+
+
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
     absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective
@@ -397,9 +502,10 @@ OF_CODE_AND_RECORDINGS = """
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
     argument column field got hook keyword known measurements namespace of plugin rank rule step suffix tests
+    endings engine module modules option protocols taken
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
-PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
+PATHS = "address into manifest path culprit differing file files folder line location lock other others places recording root silent"
 OF_OTHERS = "error error_text explanation holders last_lines note problem returned said"
 """Words of others: Python's of an exception, torch's, a plugin's, an earlier version's."""
 SENTENCES_OF_OTHERS = {
@@ -604,6 +710,9 @@ COMMON = {
     **dict.fromkeys(("expected a share", "expected a number", "expected a duration"), "the same of what is expected"),
     "is given twice": "the same of an option",
     "cannot both hold": "the same of two limits",
+    "there is no such": "the same of a commit",
+    "exclude each other": "the same of other options",
+    "of an earlier version": "the same of a baseline, which is read all the same",
     "no kernel's name": "the same of what is declared of kernels",
     "no test judged": "recordings that none did are listed under a heading of their own",
     **dict.fromkeys(
@@ -611,6 +720,7 @@ COMMON = {
     ),
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
+    "a block that is": "the same of a block of the measured code",
     "blocks per SM": "a key of recordings",
 }
 """Rows of words that catalogues share with others, and whose they are."""

@@ -20,9 +20,12 @@ from fleets import content, counts, every_kind, fleet, large, records_in, summar
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.kernels.kernels import by_name
-from pytest_torchprof.profiles import load_file
+from pytest_torchprof.profiles import ENDINGS, load_file
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.fleet_folders import FleetNotWritten
+from pytest_torchprof.reasons.fleet_rules import OtherThanFleetRules
+from pytest_torchprof.reasons.fleet_sources import LinesDisagree, NoRecordingsInSource, NoSuchSource, NothingFits
 from pytest_torchprof.reasons.recordings import RecordedElsewhere, Unreadable
 from pytest_torchprof.reasons.unreadable import ArchiveDamaged, NotUnpacked
 
@@ -132,21 +135,12 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", ""], "--into"),
         (["traces", "--into", "traces"], "--into traces"),
         (["traces/0.json.gz", "traces/bert", "--into", "."], "--into ."),
-        (["gone", "--into", "out"], "gone: there is no such file or folder."),
-        (["gone.zip", "--into", "out"], "gone.zip: there is no such file or folder."),
-        (["gone*.json", "--into", "out"], "gone*.json: no file fits this pattern."),
-        (
-            ["empty", "--into", "out"],
-            "empty: there are no recordings: expected files that end in .json, .json.gz or .pftrace.",
-        ),
-        (
-            ["none.zip", "--into", "out"],
-            "none.zip: there are no recordings in the archive: expected files that end in .json,",
-        ),
-        (
-            ["traces", "--into", "bad.toml"],
-            "bad.toml: cannot be written: Not a directory. Nothing was judged. Mend that, or",
-        ),
+        (["gone", "--into", "out"], str(NoSuchSource("gone"))),
+        (["gone.zip", "--into", "out"], str(NoSuchSource("gone.zip"))),
+        (["gone*.json", "--into", "out"], str(NothingFits("gone*.json"))),
+        (["empty", "--into", "out"], str(NoRecordingsInSource("empty", ENDINGS))),
+        (["none.zip", "--into", "out"], str(NoRecordingsInSource("none.zip", ENDINGS, is_archive=True))),
+        (["traces", "--into", "bad.toml"], str(FleetNotWritten("bad.toml", "Not a directory", has_begun=False))),
         (
             ["traces", "--into", "out", "--timeout", "abc"],
             "--timeout: expected a duration",
@@ -160,10 +154,7 @@ def test_a_member_of_an_archive_that_is_of_another_device_has_the_reason_of_any_
         (["traces", "--into", "out", "--timeout", "0s"], "--timeout"),
         (["traces", "--into", "out", "--rules", "bad.toml"], "bad.toml: rule 1"),
         (["traces", "--into", "out", "--rules", "gone.toml"], "gone.toml"),
-        (
-            ["traces", "--into", "out", "--rules", "none.toml"],
-            "none.toml: expected rules in TOML, [[rule]], and nothing",
-        ),
+        (["traces", "--into", "out", "--rules", "none.toml"], str(OtherThanFleetRules("none.toml"))),
         (["traces", "--into", "out", "--rules", "texts.toml"], "texts.toml: rule 1: Expected `object`, got `str`"),
         (["bad.jsonl", "--into", "out"], "bad.jsonl:1"),
     ],
@@ -227,7 +218,7 @@ def test_two_lines_of_a_manifest_that_say_different_things_of_a_file_are_called_
     lines = [{"url": "traces/2.json.gz", "model": model} for model in ("bert", "gpt")]
     (tmp_path / "list.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert fleet(tmp_path / "list.jsonl", "--into", tmp_path / "out") == 2
-    assert f"two lines say different things of {traces}/2.json.gz; keep one of them" in capsys.readouterr().err
+    assert str(LinesDisagree(f"{tmp_path}/list.jsonl", f"{traces}/2.json.gz")) in capsys.readouterr().err
 
 
 def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
@@ -630,7 +621,9 @@ def test_where_no_further_process_begins_the_same_command_goes_on_later(traces, 
     with monkeypatch.context() as full:
         full.setattr("pytest_torchprof.system.spawned_pool.ProcessPoolExecutor", FullMachine)
         assert fleet(*words, tmp_path / "out") == 2
-    assert "no process could be begun: BlockingIOError" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "BlockingIOError" in told
+    assert "[judging-failed]" in told
     assert fleet(*words, tmp_path / "out") == 1
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
@@ -644,7 +637,7 @@ def test_where_no_process_begins_for_a_file_alone_it_is_not_quarantined(traces, 
     with monkeypatch.context() as full:
         full.setattr("pytest_torchprof.fleet.alone.run", run)
         assert fleet(*words) == 2
-    assert "no process could be begun" in capsys.readouterr().err
+    assert "[judging-failed]" in capsys.readouterr().err
     assert fleet(*words) == 3
     assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
 

@@ -14,6 +14,7 @@ from builder import own_recording
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.fleet_sources import NothingThere
 from pytest_torchprof.reasons.unreadable import NothingAtAddress
 
 fsspec = pytest.importorskip("fsspec")
@@ -57,7 +58,7 @@ def quarantined(record):
 def test_an_address_at_which_nothing_is_is_called_that(memory, tmp_path, capsys, name):
     bucket, _ = memory
     assert fleet(f"{bucket}{name}", "--into", tmp_path / "out", "--retries", 0) == 2
-    assert f"{bucket}{name}: there is nothing at this address. [recording-missing]" in capsys.readouterr().err
+    assert str(NothingThere(f"{bucket}{name}")) in capsys.readouterr().err
 
 
 def test_what_a_manifest_names_and_never_was_is_not_called_gone(memory, tmp_path):

@@ -45,6 +45,8 @@ from pytest_torchprof.reasons import (
     unreadable,
 )
 from pytest_torchprof.reasons.adopting import NoFileThere, NothingOfGpu, SignOfGpu
+from pytest_torchprof.reasons.baseline_renames import NewNameTaken
+from pytest_torchprof.reasons.baselines import StepsFlawed
 from pytest_torchprof.reasons.capturing import NotReadBack, ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.chapters import PAGES
@@ -70,6 +72,7 @@ from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
 from pytest_torchprof.reasons.starting import LeftOver
 from pytest_torchprof.reasons.statement import Statement
+from pytest_torchprof.reasons.step_flaws import StepFlaw
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled, SettingInForce, SkippedAsTorchs
@@ -259,6 +262,10 @@ EXAMPLES = {
         )
     },
     DeviceUnusable: tuple(DeviceUnusable("<device>", "<error>", cause) for cause in (None, *DeviceTrouble)),
+    NewNameTaken: (
+        NewNameTaken("<new>", (("<file>", "<name>"),)),
+        NewNameTaken("<new>", (("<file>", "<name>"), ("<other>", "<name>"))),
+    ),
     NoFileThere: tuple(NoFileThere("<file>", instead) for instead in InsteadOfFile),
     NoKernelsRecorded: (
         NoKernelsRecorded("<device>"),
@@ -322,6 +329,10 @@ EXAMPLES = {
     ),
     KernelsDiffer: tuple(KernelsDiffer(Comparison(verdict="worse"), name) for name in (None, "<name>")),
     LimitJudged: tuple(LimitJudged(VERDICT, name) for name in (None, "<name>")),
+    StepsFlawed: (
+        *(StepsFlawed("<path>", "<name>", flaw, 3000) for flaw in StepFlaw if flaw is not StepFlaw.NOT_IN_ORDER),
+        StepsFlawed("<path>", "<name>", StepFlaw.NOT_IN_ORDER, written="<written>"),
+    ),
     SlowedDown: tuple(map(SlowedDown, Brake)),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),

@@ -14,6 +14,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.reasons.lines import CalledOnceByRule
+from pytest_torchprof.reasons.option_pairs import SuiteAgainstCommit
 from pytest_torchprof.reasons.whole_runs import RuleWithoutTest
 from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
@@ -818,6 +819,12 @@ def test_a_list_that_cannot_be_used_is_refused_at_once(suite, allow, message):
     result = suite(rule(), READING, allow=allow)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+def test_rules_and_a_comparison_with_a_commit_exclude_each_other(suite):
+    result = suite(rule(), READING, "--torchprof-against=main")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert str(SuiteAgainstCommit()) in result.stderr.str()
 
 
 def test_the_command_writes_the_list_from_a_report_and_leaves_what_is_there(suite, pytester, capsys):

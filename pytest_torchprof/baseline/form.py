@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 
 from pytest_torchprof.baseline.entry import Entry, RankEntry, Times
 from pytest_torchprof.baseline.launch_order import launches
-from pytest_torchprof.baseline.step_form import orders_of, plain_steps, read_steps, refuse_too_many
+from pytest_torchprof.baseline.step_form import FlawedStepsError, orders_of, plain_steps, read_steps, refuse_too_many
 from pytest_torchprof.reasons.errors import UnreadableBaseline
 
 if TYPE_CHECKING:
@@ -147,13 +147,22 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
         try:
             made[key] = _entry_of(msgspec.convert(entry, EntryFields))
         except ValueError as error:  # msgspec's ValidationError is one
-            raise UnreadableBaseline.because(why.NoEntryForm(file, _string(key), str(error))) from None
+            raise UnreadableBaseline.because(_why_no_entry(error, file, _string(key))) from None
         entry_made = made[key].entry
         of_ranks = chain.from_iterable(rank_entry.steps or () for rank_entry in entry_made.ranks.values())
         unfolded += sum(map(len, chain(entry_made.steps, of_ranks)))
         if unfolded > MOST_LAUNCHES_IN_FILE:
             raise UnreadableBaseline.because(why.TooManyLaunches(file, MOST_LAUNCHES_IN_FILE))
     return made
+
+
+def _why_no_entry(error: ValueError, file: str, name: str) -> Reason:
+    """Return why an entry cannot be read, by the error that reading it has raised."""
+    from pytest_torchprof.reasons import baselines as why  # noqa: PLC0415 - as above
+
+    if isinstance(error, FlawedStepsError):
+        return why.StepsFlawed(file, name, error.flaw, error.most, error.written)
+    return why.NoEntryForm(file, name, str(error))
 
 
 def has_conflict(text: str) -> bool:

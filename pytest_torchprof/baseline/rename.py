@@ -11,9 +11,8 @@ from msgspec import Struct
 from pytest_torchprof.baseline.entry import key_of, split_key
 from pytest_torchprof.baseline.file import read_written, replace_text, text_of, writing
 from pytest_torchprof.baseline.path import files_of, renamed
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.baseline_renames import NewNameTaken, NothingToRename
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,18 +88,10 @@ def _refuse(moves: Iterable[Move], before: Mapping[Path, Mapping[str, WrittenEnt
     shown_old, shown_new = ("::".join([str(file), *([test] if test else [])]) for file, test in (old, new))
     if not moves:
         known = sorted({split_key(key)[0] for entries in before.values() for key in entries})
-        hint = f"; {old[0].name} has those of {first_of(known)}" if known else ""
-        text = f"no baseline has an entry of {shown_old}{hint}"
-        raise TorchprofError(
-            f"{text}; where pytest has --torchprof-baseline-dir, name it with --baseline-dir", Code.BAD_USAGE
-        )
+        raise TorchprofError.because(NothingToRename(shown_old, old[0].name, tuple(known)))
     if taken := [move for move in moves if move.to_key in before.get(move.to_file, {})]:
-        named = first_of([f"{move.to_file}: {move.to_key}" for move in taken])
-        raise TorchprofError(
-            f"{shown_new} has a baseline already, and nothing was renamed: {named}; remove the one of them that is not "
-            "meant: with `torchprof baseline prune`, or by deleting it in the file",
-            Code.BAD_USAGE,
-        )
+        entries = tuple((str(move.to_file), move.to_key) for move in taken)
+        raise TorchprofError.because(NewNameTaken(shown_new, entries))
 
 
 def _write_all(texts: Mapping[Path, bytes | None]) -> None:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.baseline.launch_order import Block, Line, launches, rewrite, write
+from pytest_torchprof.reasons.step_flaws import StepFlaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +30,14 @@ END: Final = "end"
 _ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
 # The name comes last: it may be thousands of characters long, and the rest should be visible.
 _KERNEL_FIELDS: Final = ("family", "dtype", "layout", "operands", "helper", "op", "name")
+
+
+class FlawedStepsError(ValueError):
+    """Steps are no steps; the caller adds of which entry they are."""
+
+    def __init__(self, flaw: StepFlaw, most: int | None = None, written: str | None = None) -> None:
+        super().__init__(flaw.words(most, written))
+        self.flaw, self.most, self.written = flaw, most, written
 
 
 class KernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,27 +80,27 @@ def plain_steps(orders: Iterable[Order]) -> list[list[Any]]:
 
 
 def refuse_too_many(steps: Sequence[Sequence[object]]) -> None:
-    """Raise ValueError if the steps of an entry, those of all its ranks, are more than anybody measures.
+    """Raise FlawedStepsError if the steps of an entry, those of all its ranks, are more than anybody measures.
 
     This comes before any of it is unfolded: a few bytes can stand for any number of launches.
     """
     if sum(_most_launches(item) for step in steps for item in step) > MOST_LAUNCHES:
-        raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
+        raise FlawedStepsError(StepFlaw.TOO_MANY_LAUNCHES, MOST_LAUNCHES)
     if len(steps) > MOST_STEPS:
-        raise ValueError(f'"steps" has more than {MOST_STEPS:,} launch orders')
+        raise FlawedStepsError(StepFlaw.TOO_MANY_ORDERS, MOST_STEPS)
 
 
 def read_steps(steps: Sequence[Sequence[object]]) -> tuple[Order, ...]:
     """Return the steps that `plain_steps` turned into JSON values; ValueError for other values."""
     orders = tuple(tuple(map(_read_item, _items(step))) for step in steps)
     if len({kernel.name for order in orders for kernel in launches(order)}) > MOST_NAMES:
-        raise ValueError(f'"steps" has kernels of more than {MOST_NAMES:,} names')
+        raise FlawedStepsError(StepFlaw.TOO_MANY_NAMES, MOST_NAMES)
     return orders
 
 
 def _items(values: Sequence[Any]) -> Sequence[Any]:
     if not values or values[-1] != END:
-        raise ValueError(f'a list of kernels does not close with "{END}" (merged by hand?)')
+        raise FlawedStepsError(StepFlaw.NOT_CLOSED)
     return values[:-1]
 
 
@@ -100,10 +109,10 @@ def _read_item(value: object) -> Line | Block:
         block = msgspec.convert(value, RepeatedLines)
         lines = _items(block.kernels)
         if not lines:
-            raise ValueError("a block that is repeated has no kernel (merged by hand?)")
+            raise FlawedStepsError(StepFlaw.EMPTY_BLOCK)
         return Block(block.repeat, tuple(_read_line(line, block.repeat) for line in lines))
     if isinstance(value, dict) and "only_in" in value:
-        raise ValueError('"only_in" stands outside of a block that is repeated (merged by hand?)')
+        raise FlawedStepsError(StepFlaw.OUTSIDE_BLOCK)
     return _read_line(value, 1)
 
 
@@ -117,9 +126,9 @@ def _read_line(value: object, repeat: int) -> Line:
         begin, _, end = text.partition("-")
         first, last = int(begin), int(end or begin)
         if not (rounds[-1] if rounds else 0) < first <= last:
-            raise ValueError(f'"only_in": "{line.only_in}" is not in order (merged by hand?)')
+            raise FlawedStepsError(StepFlaw.NOT_IN_ORDER, written=line.only_in)
         if last > repeat:
-            raise ValueError(f'"only_in" names a round beyond "repeat": {repeat} (merged by hand?)')
+            raise FlawedStepsError(StepFlaw.BEYOND_REPEAT, repeat)
         rounds += range(first, last + 1)
     return Line(kernel, tuple(rounds))
 

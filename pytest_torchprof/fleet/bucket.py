@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 from pytest_torchprof.fleet.remote import refuse_unreachable
 from pytest_torchprof.history.where import OBJECT_STORES
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_folders import FleetNotRead, FleetNotWritten
+from pytest_torchprof.reasons.fleet_stores import NoObjectStore
 from pytest_torchprof.system.remote.addresses import protocol_of
 from pytest_torchprof.system.remote.files import TRIES
 from pytest_torchprof.system.remote.guarding import guarded
 from pytest_torchprof.system.remote.patience import is_missing, patiently
-from pytest_torchprof.text import enumerated, without_passwords
+from pytest_torchprof.text import without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_Answer = TypeVar("_Answer")
+    from pytest_torchprof.reasons.reason import Reason
 
-STAYS: Final = "What was judged so far stays; the same command goes on from there."
-"""What follows an error of a run that has begun."""
-NOTHING_JUDGED: Final = "Nothing was judged. Mend that, or name another folder with --into."
-"""What follows one of a run whose list cannot be kept."""
+_Answer = TypeVar("_Answer")
 
 
 class Bucket(Struct, frozen=True):
@@ -43,9 +41,7 @@ class Bucket(Struct, frozen=True):
     def refuse_unusable(self) -> None:
         """Raise TorchprofError if objects of its store do not appear whole, or if its library is not installed."""
         if protocol_of(self.address) not in OBJECT_STORES:
-            forms = enumerated([f"{protocol}://..." for protocol in OBJECT_STORES])
-            text = f"--into {self.shown}: expected a folder, or the prefix of an object store: {forms}"
-            raise TorchprofError(text, Code.BAD_USAGE)
+            raise TorchprofError.because(NoObjectStore(self.shown, tuple(OBJECT_STORES)))
         refuse_unreachable(self.address)
 
     def names(self, folder: str) -> list[str]:
@@ -60,7 +56,7 @@ class Bucket(Struct, frozen=True):
                     return []
                 raise
 
-        return self._asked("cannot be read", listed)
+        return self._asked(listed, self._not_read)
 
     def fetch(self, name: str, path: Path) -> bool:
         """Copy an object to this machine, and return whether there is one."""
@@ -76,7 +72,7 @@ class Bucket(Struct, frozen=True):
                 raise
             return True
 
-        return self._asked("cannot be read", fetched)
+        return self._asked(fetched, self._not_read)
 
     def put(self, name: str, path: Path) -> None:
         """Write an object, in the place of an earlier one of the same name."""
@@ -85,7 +81,7 @@ class Bucket(Struct, frozen=True):
             files, remote = self._opened(name)
             files.put_file(str(path), remote)
 
-        self._asked("cannot be written", written)
+        self._asked(written, lambda why: FleetNotWritten(self.shown, why))
 
     def put_once(self, name: str, content: bytes) -> None:
         """Write an object that a run begins with, unless there is one of its name."""
@@ -97,16 +93,19 @@ class Bucket(Struct, frozen=True):
             except FileExistsError:
                 return
 
-        self._asked("cannot be written", written, NOTHING_JUDGED)
+        self._asked(written, lambda why: FleetNotWritten(self.shown, why, has_begun=False))
 
     def _opened(self, name: str) -> tuple[Any, str]:
         from pytest_torchprof.system.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
 
         return opened(f"{self.address}/{name}", tries=TRIES)
 
-    def _asked(self, failed: str, ask: Callable[[], _Answer], after: str = STAYS) -> _Answer:
+    def _not_read(self, why: str) -> FleetNotRead:
+        return FleetNotRead(self.shown, why)
+
+    def _asked(self, ask: Callable[[], _Answer], failed: Callable[[str], Reason]) -> _Answer:
         def refusal(why: str, _: Exception) -> TorchprofError:
-            return TorchprofError(f"{self.shown}: {failed}: {why}. {after}", Code.REPORT_NOT_WRITTEN)
+            return TorchprofError.because(failed(why))
 
         with guarded(self.address, refusal):
             return patiently(ask, self.retries)

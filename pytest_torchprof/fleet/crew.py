@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system import interrupts
 from pytest_torchprof.system.spawned_pool import SpawnedPool
@@ -104,8 +103,9 @@ def _judge_alone(tasks: Tasks, bounds: Bounds) -> Answers:
 
 def no_process(problem: Exception) -> TorchprofError:
     """Return the error of a run for which this machine has no further process or thread."""
-    text = f"no process could be begun: {problem}; with fewer --jobs the same command goes on with what is left"
-    return TorchprofError(text, Code.JUDGING_FAILED)
+    from pytest_torchprof.reasons.fleet_engines import NoFurtherProcess  # noqa: PLC0415 - for what fails alone
+
+    return TorchprofError.because(NoFurtherProcess(str(problem)))
 
 
 def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:

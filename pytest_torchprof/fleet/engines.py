@@ -8,14 +8,22 @@ from concurrent.futures import BrokenExecutor, Executor
 from importlib import import_module
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from pytest_torchprof.fleet.alone import judge_alone
 from pytest_torchprof.fleet.bounded import judge_within
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, describe
+from pytest_torchprof.reasons.fleet_engines import (
+    ExecutorBroken,
+    ExecutorNotMade,
+    FactoryNotLoaded,
+    NoCluster,
+    NoExecutor,
+    NoSuchEngine,
+)
+from pytest_torchprof.reasons.fleet_stores import LibraryMissing
 from pytest_torchprof.system.answer_files import FilePool
 
 if TYPE_CHECKING:
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.fleet.bounds import Bounds
     from pytest_torchprof.fleet.judging import Answers, Tasks
-
-FORMS: Final = "futures:MODULE:FACTORY, dask or dask:ADDRESS"
 
 
 class Engine(Struct, frozen=True):
@@ -62,7 +68,7 @@ class EngineCrew:
         try:
             return self._pool.submit(work, *given)
         except BrokenExecutor as problem:
-            raise TorchprofError(f"--engine: the executor takes no files: {problem}", Code.BAD_USAGE) from None
+            raise TorchprofError.because(ExecutorBroken(str(problem))) from None
 
     def renew(self) -> None:
         """Take another executor; an engine that replaces its processes itself gives the same ones again."""
@@ -89,26 +95,25 @@ def engine_called(name: str) -> Engine:
         return _dask(rest or None)
     module, _, factory = rest.partition(":")
     if kind != "futures" or not module or not factory:
-        raise TorchprofError(f"--engine {name}: expected {FORMS}", Code.BAD_USAGE)
+        raise TorchprofError.because(NoSuchEngine(name))
     try:
         made: Callable[[], Executor] = getattr(import_module(module), factory)
     except (ImportError, AttributeError) as problem:
-        raise TorchprofError(f"--engine {name}: {describe(problem)}", Code.BAD_USAGE) from None
+        raise TorchprofError.because(FactoryNotLoaded(name, describe(problem))) from None
     return Engine(made, lambda: None)
 
 
 def _dask(address: str | None) -> Engine:
     if find_spec("distributed") is None:
-        problem = "--engine dask: needs Dask, which is not installed: pip install 'pytest-torchprof[fleet]'"
-        raise TorchprofError(problem, Code.BAD_USAGE)
+        lacking = LibraryMissing("--engine dask", ("Dask",), "pip install 'pytest-torchprof[fleet]'")
+        raise TorchprofError.because(lacking)
     from distributed import Client  # noqa: PLC0415 - an extra
 
     try:
         client = Client(address) if address else Client(threads_per_worker=1, dashboard_address=None)
     except Exception as problem:  # noqa: BLE001 - whatever Dask and its network raise
         name = "dask" if address is None else f"dask:{address}"
-        text = f"--engine {name}: there is no cluster: {describe(problem)}"
-        raise TorchprofError(text, Code.BAD_USAGE) from None
+        raise TorchprofError.because(NoCluster(name, describe(problem))) from None
     # The same file may have to be judged again, so that its result must not be kept by what was asked.
     return Engine(lambda: client.get_executor(pure=False), client.close)
 
@@ -117,10 +122,9 @@ def _made(engine: Engine) -> Executor:
     try:
         executor = engine.executor()
     except Exception as problem:  # noqa: BLE001 - it is the user's
-        raise TorchprofError(f"--engine: the executor cannot be made: {describe(problem)}", Code.BAD_USAGE) from None
+        raise TorchprofError.because(ExecutorNotMade(describe(problem))) from None
     if not callable(getattr(executor, "submit", None)):
-        text = f"--engine: expected a concurrent.futures.Executor, got {type(executor).__name__}"
-        raise TorchprofError(text, Code.BAD_USAGE)
+        raise TorchprofError.because(NoExecutor(type(executor).__name__))
     return executor
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.fleet.bucket import NOTHING_JUDGED, STAYS, Bucket
+from pytest_torchprof.fleet.bucket import Bucket
 from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, judged
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.listed import Listed, from_root
@@ -23,8 +23,8 @@ from pytest_torchprof.fleet.records import LinePlace, Records, places_in, read_l
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.run_files import LIST, PARTS, SUMMARY
 from pytest_torchprof.fleet.summary import FleetSummary, summed
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_folders import FleetNotWritten, ListNotRead, NoFolderOfFleet, OtherListSchema
 from pytest_torchprof.system.remote.addresses import is_remote, without_local_protocol
 from pytest_torchprof.system.replacing import creating, replacing
 
@@ -105,18 +105,15 @@ class FleetFolder(Struct, frozen=True):
     def frozen(self) -> FrozenList:
         """Return the list of the run; TorchprofError where there is none."""
         if not self.has_list:
-            text = f"{self.shown}: is no folder of a fleet: it has no {LIST}; torchprof fleet run --into makes one"
-            raise TorchprofError(text, Code.BAD_RECORD)
+            raise TorchprofError.because(NoFolderOfFleet(self.shown, LIST))
         try:
             content = (self.path / LIST).read_bytes()
             schema = msgspec.json.decode(content, type=_SchemaOfList).schema
             if schema != SCHEMA:
-                text = f"{self.file(LIST)}: expected schema {SCHEMA}, got {schema}: another version has written it"
-                raise TorchprofError(f"{text}. Name another folder.", Code.BAD_RECORD)
+                raise TorchprofError.because(OtherListSchema(self.file(LIST), schema, SCHEMA))
             return msgspec.json.decode(content, type=FrozenList)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            text = f"{self.file(LIST)}: is no list of a fleet that this version reads: {problem}. Name another folder."
-            raise TorchprofError(text, Code.BAD_RECORD) from None
+            raise TorchprofError.because(ListNotRead(self.file(LIST), str(problem))) from None
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Keep records as a part of its own; TorchprofError if it cannot be written."""
@@ -226,6 +223,5 @@ class _Written:
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
         """Raise our own error; once a run has begun, what was judged stays, and the same command goes on from there."""
         if isinstance(problem, OSError):
-            text = f"{self._path}: cannot be written: {problem.strerror or problem}."
-            after = STAYS if self._has_begun else NOTHING_JUDGED
-            raise TorchprofError(f"{text} {after}", Code.REPORT_NOT_WRITTEN) from None
+            error = str(problem.strerror or problem)
+            raise TorchprofError.because(FleetNotWritten(str(self._path), error, self._has_begun)) from None

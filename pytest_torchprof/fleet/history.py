@@ -12,11 +12,10 @@ from pytest_torchprof.fleet.run_files import LIST
 from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.record import MOST_MEASUREMENTS, MachineRecord, RunRecord, as_written
 from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_folders import FilesWithoutRecord, ListWithoutOrigin, TooManyForHistory
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.result import Result
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,15 +33,12 @@ def run_records_of(folder: FleetFolder, note: Callable[[str], None]) -> list[Run
     """
     frozen, records = folder.frozen(), folder.known(note)
     if frozen.origin is None:
-        problem = "the list is one of an earlier version, which does not say when and of which commit it was made"
-        raise TorchprofError(f"{folder.shown}: {problem}; run it into another folder", Code.BAD_RECORD)
+        raise TorchprofError.because(ListWithoutOrigin(folder.shown))
     if len(frozen.files) > MOST_MEASUREMENTS:
-        problem = f"{len(frozen.files):,} files, and a run in a history has at most {MOST_MEASUREMENTS:,}"
-        raise TorchprofError(f"{folder.shown}: {problem}; run them into several folders", Code.BAD_RECORD)
+        raise TorchprofError.because(TooManyForHistory(folder.shown, len(frozen.files), MOST_MEASUREMENTS))
     keys = [task.key for task in frozen.tasks()]
     if missing := sum(key not in records.places for key in keys):
-        problem = f"{counted(missing, 'file')} of {len(keys):,} have no record; torchprof fleet run judges them"
-        raise TorchprofError(f"{folder.shown}: {problem}", Code.BAD_RECORD)
+        raise TorchprofError.because(FilesWithoutRecord(folder.shown, missing, len(keys)))
     names = names_of(frozen.files, frozen.sources)
     by_machine: dict[MachineRecord, list[Result]] = {}
     nowhere, unknown = machine_of([]), list[Result]()

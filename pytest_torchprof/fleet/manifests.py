@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from pytest_torchprof.fleet.listed import Listed, file_at_path, from_root
 from pytest_torchprof.fleet.remote import refuse_unreachable
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_sources import LineWithoutUrl, ManifestNotRead, UrlNoPlace
 from pytest_torchprof.system.remote.addresses import is_remote, without_local_protocol
 from pytest_torchprof.system.remote.files import bare_version
 from pytest_torchprof.text import without_passwords
@@ -33,8 +33,7 @@ def files_of_manifest(path: Path) -> Iterator[Listed]:
     try:
         content = path.read_bytes()
     except OSError as problem:
-        text = f"{path}: the manifest cannot be read: {problem.strerror}"
-        raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
+        raise TorchprofError.because(ManifestNotRead(str(path), str(problem.strerror))) from None
     yield from files_of_lines(content, str(path), str(path.parent))
 
 
@@ -42,16 +41,15 @@ def files_of_lines(content: bytes, manifest: str, folder: str) -> Iterator[Liste
     # A spreadsheet, or PowerShell, begins a file of UTF-8 with a mark.
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), 1):
         if line.strip():
-            yield _file_of_line(f"{without_passwords(manifest)}:{number}", folder, line)
+            yield _file_of_line(without_passwords(manifest), number, folder, line)
 
 
-def _file_of_line(where: str, folder: str, line: bytes) -> Listed:
+def _file_of_line(manifest: str, number: int, folder: str, line: bytes) -> Listed:
     try:
         own = msgspec.json.decode(line, type=_ManifestLine)
         metadata = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        text = f'{where}: expected an object with "url", and perhaps "size" and "etag": {problem}'
-        raise TorchprofError(text, Code.BAD_USAGE) from None
+        raise TorchprofError.because(LineWithoutUrl(manifest, number, str(problem))) from None
     others = {name: value for name, value in metadata.items() if name not in _ManifestLine.__struct_fields__}
     texts = ((name, _text_of(value)) for name, value in others.items())
     known: dict[str, Any] = {"metadata": {name: text for name, text in texts if text is not None}}
@@ -61,7 +59,7 @@ def _file_of_line(where: str, folder: str, line: bytes) -> Listed:
         known["etag"] = bare_version(own.etag)
     url = without_local_protocol(own.url)
     if "\0" in url or not url:
-        raise TorchprofError(f"{where}: expected a path or an address as url, got {own.url!r}", Code.BAD_USAGE)
+        raise TorchprofError.because(UrlNoPlace(manifest, number, own.url))
     if is_remote(url):
         refuse_unreachable(url)
         return Listed(url=url, **known)

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.judging import FileRecord, SomeReason
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_folders import FleetRecordDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,9 +69,7 @@ class Records(Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(line, type=kind)
         except msgspec.DecodeError as problem:
             part = self.path / self.places[msgspec.json.decode(line, type=_KeyInLine).key].part
-            text = f"{part}: a record in it cannot be read: {problem}."
-            remedy = "Remove this part, and torchprof fleet run judges its files again."
-            raise TorchprofError(f"{text} {remedy}", Code.BAD_RECORD) from None
+            raise TorchprofError.because(FleetRecordDamaged(str(part), str(problem))) from None
 
     def lines(self, keys: Iterable[str]) -> Iterator[bytes]:
         """Yield the records of these keys, encoded."""

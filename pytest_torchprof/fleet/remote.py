@@ -8,9 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pytest_torchprof.fleet.listed import outermost
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.system.remote.addresses import MODULES, protocol_of, why_not_installed
+from pytest_torchprof.reasons.fleet_sources import NothingThere
+from pytest_torchprof.reasons.fleet_stores import AddressNotRead, AddressUnusable, LibraryMissing, ServerWithoutRanges
+from pytest_torchprof.system.remote.addresses import MODULES, installing, not_installed, protocol_of
 from pytest_torchprof.system.remote.files import file_at, files_at, matches_at
 from pytest_torchprof.system.remote.guarding import guarded
 from pytest_torchprof.system.remote.patience import is_missing, patiently
@@ -25,33 +26,28 @@ _Answer = TypeVar("_Answer")
 _AT_ONCE: Final = 16
 """How many files are asked for together."""
 
-
-_NOTHING_THERE: Final = "there is nothing at this address."
 _OF_NO_PARTS: Final = ("support range requests", "Cannot seek streaming HTTP file")
 """What fsspec says of web servers that send files only as a whole, in its own advice."""
-_NO_PARTS: Final = (
-    "the archive cannot be read: its server sends files only as a whole, and an archive is read in parts. Copy it to "
-    "this machine and name the copy."
-)
 
 
 def refuse_unreachable(address: str) -> None:
     """Raise TorchprofError if the library that reads an address is not installed."""
-    problem = why_not_installed(dict.fromkeys(["fsspec", MODULES.get(protocol_of(address), "fsspec")]), "fleet")
-    if problem is not None:
-        raise TorchprofError(f"{without_passwords(address)}: {problem}", Code.BAD_USAGE)
+    if missing := not_installed(dict.fromkeys(["fsspec", MODULES.get(protocol_of(address), "fsspec")])):
+        lacking = LibraryMissing(without_passwords(address), missing, installing(missing, "fleet"))
+        raise TorchprofError.because(lacking)
 
 
 def asked(address: str, ask: Callable[[], _Answer], retries: int) -> _Answer:
     """Return the answer of a store, which is asked again where it gives none; TorchprofError if it never does."""
 
     def refusal(why: str, problem: Exception) -> TorchprofError:
+        shown = without_passwords(address)
         if is_missing(problem):
-            return TorchprofError(f"{without_passwords(address)}: {_NOTHING_THERE}", Code.RECORDING_MISSING)
+            return TorchprofError.because(NothingThere(shown))
         if any(text in why for text in _OF_NO_PARTS):
-            return TorchprofError(f"{without_passwords(address)}: {_NO_PARTS}", Code.RECORDING_UNREADABLE)
-        code = Code.BAD_USAGE if isinstance(problem, ImportError | ValueError) else Code.RECORDING_UNREADABLE
-        return TorchprofError(f"{without_passwords(address)}: cannot be read: {why}", code)
+            return TorchprofError.because(ServerWithoutRanges(shown))
+        kind = AddressUnusable if isinstance(problem, ImportError | ValueError) else AddressNotRead
+        return TorchprofError.because(kind(shown, why))
 
     with guarded(address, refusal):
         return patiently(ask, retries)

@@ -13,8 +13,15 @@ from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.findings import RULES, Rule, with_thresholds
 from pytest_torchprof.limits import Asked, catalogue, divided, read_limits
 from pytest_torchprof.limits.written import read_limit_texts, read_limits_of_file
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.asked_wrongly import NoDeviceOfKind
+from pytest_torchprof.reasons.composed import OfRule
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_rules import (
+    FleetRuleMalformed,
+    FleetRulesNoToml,
+    FleetRulesNotRead,
+    OtherThanFleetRules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,19 +71,18 @@ def read_rules(path: Path) -> tuple[FleetRule, ...]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as problem:
-        raise TorchprofError(f"{path}: the rules cannot be read: {problem.strerror}", Code.BAD_USAGE) from None
+        raise TorchprofError.because(FleetRulesNotRead(str(path), str(problem.strerror))) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise TorchprofError(f"{path}: expected rules in TOML, [[rule]]: {problem}", Code.BAD_VALUE) from None
+        raise TorchprofError.because(FleetRulesNoToml(str(path), str(problem))) from None
     tables = content.pop("rule", None)
     if not isinstance(tables, list) or content:
-        text = f"{path}: expected rules in TOML, [[rule]], and nothing beside them"
-        raise TorchprofError(text, Code.BAD_VALUE)
+        raise TorchprofError.because(OtherThanFleetRules(str(path)))
     named = tuple(_rule(path, f"rule {number}", table) for number, table in enumerate(tables, 1))
     for rule in named:
         try:
             read(_asked_by(rule, ()))
         except TorchprofError as problem:
-            raise TorchprofError(f"{path}: {rule.name}: {problem.text}", problem.code) from None
+            raise TorchprofError.because(OfRule(f"{path}: {rule.name}", problem.reason)) from None
     return named
 
 
@@ -89,7 +95,7 @@ def _rule(path: Path, called: str, table: object) -> FleetRule:
     try:
         return msgspec.convert(table, FleetRule)
     except msgspec.ValidationError as problem:
-        raise TorchprofError(f"{path}: {called}: {problem}", Code.BAD_VALUE) from None
+        raise TorchprofError.because(FleetRuleMalformed(str(path), called, str(problem))) from None
 
 
 def _pattern(value: object) -> object:
@@ -130,7 +136,7 @@ def limits_of(question: Question) -> dict[str, object]:
 def read(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
     """Return the declarations of kernels, the limits and the rules of findings; TorchprofError where one is invalid."""
     if question.device is not None and question.device not in (known := [kind.name for kind in device_kinds()]):
-        raise TorchprofError(f"device: expected {' or '.join(known)}, got {question.device!r}", Code.NO_SUCH_DEVICE)
+        raise TorchprofError.because(NoDeviceOfKind(tuple(known), repr(question.device)))
     own_kernels, limits = divided(limits_of(question))
     rules = with_thresholds(RULES, question.thresholds)
     return own_kernels, read_limits(limits, known=catalogue(rules)), rules

@@ -17,18 +17,30 @@ from pytest_torchprof.fleet.manifests import MANIFEST, files_of_lines, files_of_
 from pytest_torchprof.fleet.remote import asked, files_now, refuse_unreachable
 from pytest_torchprof.fleet.run_files import is_of_run
 from pytest_torchprof.profiles import ENDINGS, may_be_recording, traces_in
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.fleet_sources import (
+    AllInOwnFolder,
+    LinesDisagree,
+    ManifestWithoutFiles,
+    NamesakesInArchive,
+    NoRecordingsInSource,
+    NoSuchSource,
+    NothingFits,
+    NothingThere,
+    SourceNotRead,
+    TarArchive,
+)
 from pytest_torchprof.recording.files import is_stacks_name, stacks_name
 from pytest_torchprof.system.archives import DAMAGED, is_archive, is_tar
 from pytest_torchprof.system.remote.addresses import is_remote
 from pytest_torchprof.system.remote.files import read_at, reading
-from pytest_torchprof.text import enumerated, without_passwords
+from pytest_torchprof.text import without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.fleet.remote import Elsewhere
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.system.remote.files import RemoteFile
 
 _Key: TypeAlias = tuple[str, str, str]
@@ -48,23 +60,15 @@ def listed(sources: Iterable[str], apart_from: str | Path, elsewhere: Elsewhere)
         there = list(_files_of(source, elsewhere))
         own = [file for file in there if not file.url.startswith(left_out)]
         if there and not own:
-            problem = (
-                f"--into {without_passwords(str(apart_from))}: all that {without_passwords(source)} has lies in it"
-            )
-            raise TorchprofError(
-                f"{problem}, and what a run writes is not judged. Name another folder.", Code.BAD_USAGE
-            )
+            into = without_passwords(str(apart_from))
+            raise TorchprofError.because(AllInOwnFolder(into, without_passwords(source)))
         if not own:
-            problem = f"{without_passwords(source)}: {_why_empty(source, elsewhere)}"
-            raise TorchprofError(problem, Code.RECORDING_MISSING)
+            raise TorchprofError.because(_why_empty(source, elsewhere))
         files |= {_key(file): file for file in own}
         if source.endswith(MANIFEST):
             for file in own:
                 if stated.setdefault(_key(file), file) != file:
-                    problem = (
-                        f"{without_passwords(source)}: two lines say different things of {file.name}; keep one of them"
-                    )
-                    raise TorchprofError(problem, Code.BAD_USAGE)
+                    raise TorchprofError.because(LinesDisagree(without_passwords(source), file.name))
     # What a manifest says of a file counts, wherever the file is named besides.
     files |= stated
     return tuple(_looked_up(_by_one_way(files, stated.keys()), elsewhere.retries))
@@ -93,15 +97,15 @@ def _ways_left(itself: tuple[str, ...], keys: Sequence[_Key], stated: Collection
     return [key for key in keys if key in stated] or (direct or keys)[:1]
 
 
-def _why_empty(source: str, elsewhere: Elsewhere) -> str:
+def _why_empty(source: str, elsewhere: Elsewhere) -> Reason:
+    shown = without_passwords(source)
     if source.endswith(MANIFEST) and (is_remote(source) or Path(address_of(source)).is_file()):
-        return 'the manifest names no file: expected an object with "url" in each line.'
+        return ManifestWithoutFiles(shown)
     if not _is_there(source, elsewhere):
         if has_magic(source):
-            return "no file fits this pattern."
-        return "there is nothing at this address." if is_remote(source) else "there is no such file or folder."
-    where = " in the archive" if is_archive(source) else ""
-    return f"there are no recordings{where}: expected files that end in {enumerated(ENDINGS)}."
+            return NothingFits(shown)
+        return NothingThere(shown) if is_remote(source) else NoSuchSource(shown)
+    return NoRecordingsInSource(shown, ENDINGS, is_archive=is_archive(source))
 
 
 def _is_there(source: str, elsewhere: Elsewhere) -> bool:
@@ -165,8 +169,7 @@ def _file_or_members(path: Path) -> Iterator[Listed]:
 
 
 def _no_tar(shown: str) -> TorchprofError:
-    text = f"{shown}: tar archives are not read: a recording in one is found only by unpacking all before it"
-    return TorchprofError(f"{text}. Unpack it and name the folder, or pack a ZIP archive.", Code.RECORDING_UNREADABLE)
+    return TorchprofError.because(TarArchive(shown))
 
 
 def _files_elsewhere(source: str, elsewhere: Elsewhere) -> Iterator[Listed]:
@@ -203,8 +206,7 @@ def _members_elsewhere(archive: Listed) -> list[Listed]:
 
 
 def _refuse(problem: OSError) -> None:
-    text = f"{problem.filename}: the folder cannot be read: {problem.strerror}"
-    raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
+    raise TorchprofError.because(SourceNotRead(str(problem.filename), str(problem.strerror))) from None
 
 
 def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
@@ -224,7 +226,6 @@ def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
     (name, count), *_ = Counter(member.filename for member in members).most_common(1) or [("", 0)]
     if count > 1:
         # By its name only the last of them can be read.
-        text = f"{archive.shown}: {count} recordings in the archive are called {name}. Pack each by a name of its own."
-        raise TorchprofError(text, Code.RECORDING_UNREADABLE)
+        raise TorchprofError.because(NamesakesInArchive(archive.shown, count, name))
     for member in members:
         yield msgspec.structs.replace(archive, member=member.filename, size=member.file_size)

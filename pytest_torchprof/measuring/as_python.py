@@ -14,9 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 from zipfile import is_zipfile
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,8 +43,9 @@ def run_as_python(program: list[str]) -> int:
         status = _status_of(ended)
     except ImportError as problem:
         if program[0] == "-m" and _frames_of_program(problem) is None:
-            missing = f"there is no module {printable_line(program[1])} that can be run"
-            raise TorchprofError(missing, Code.BAD_USAGE) from None
+            from pytest_torchprof.reasons.measuring import NoSuchModule  # noqa: PLC0415 - for what fails alone
+
+            raise TorchprofError.because(NoSuchModule(program[1])) from None
         _print_without_us(problem)
         status = _UNCAUGHT
     except BaseException as problem:  # noqa: BLE001 - any exception ends the program

@@ -147,8 +147,8 @@ def _outcome(  # noqa: PLR0913 - what was run, what became of it, and what is as
         return ProgramOutcome(problem=not_measured(ProgramEnded(name, status)))
     if ended.status or status:
         return ProgramOutcome(failed=ended.status or status)
-    if ended.refused:
-        raise TorchprofError(str(from_stored(ended.reason) or ""))
+    if ended.refused and (refusal := from_stored(ended.reason)) is not None:
+        raise TorchprofError.because(refusal)
     profile: Profile | None = None
 
     def check(path: Path) -> Reason | None:

@@ -22,6 +22,7 @@ from pytest_torchprof.reasons.no_gpu import CannotInitialize
 from pytest_torchprof.reasons.other_ranks import RankProcess
 from pytest_torchprof.reasons.plugins import Brings, Lack
 from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.reasons.step_flaws import StepFlaw
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.unreadable import InsteadOfFile
@@ -66,6 +67,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "NameOf": NameOf.FINDING,
     "NotOnesOwn": NotOnesOwn.COMMON,
     "PartOf": PartOf.VALUE,
+    "StepFlaw": StepFlaw.NOT_CLOSED,
     "PatternForm": PatternForm.KERNEL,
     "Spelling": Spelling.SEVERAL,
     "ValueForm": ValueForm.WHOLE_NUMBER,
@@ -81,6 +83,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "tuple[...]": (),
     "tuple[tuple[str, int | None], ...]": (("<file>", 3000),),
     "tuple[tuple[str, str | int], ...]": (("<name>", 3000),),
+    "tuple[tuple[str, str], ...]": (("<file>", "<name>"),),
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": "<records>",
     "tuple[CuptiRefusal, ...]": (),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.step_flaws import StepFlaw  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.unreadable import InsteadOfFile
 
 _CANNOT: Final = "{path}: cannot read this baseline: "
@@ -17,8 +18,12 @@ class _OfBaseline:
 
     __slots__ = ()
     REMEDY: ClassVar[str] = _ANEW
-    sentence: str
-    remedy: str
+    if TYPE_CHECKING:
+        remedy: str
+
+        @property
+        def sentence(self) -> str:
+            """The facts in words."""
 
     @property
     def text(self) -> str:
@@ -90,6 +95,25 @@ class NoEntryForm(_OfBaseline, Reason, frozen=True):
     path: str
     name: str
     error: str
+
+
+class StepsFlawed(_OfBaseline, Reason, frozen=True):
+    """The steps of an entry of a baseline are no steps."""
+
+    CODE = Code.BASELINE_DAMAGED
+    FOR_THE_DOCTOR = False
+
+    path: str
+    name: str
+    flaw: StepFlaw
+    most: int | None = None
+    """So many there may be at most."""
+    written: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        cannot = self.words(f"{_CANNOT}it does not have a baseline's form: {{name}}: ")
+        return f"{cannot}{self.flaw.words(self.most, self.written)}"
 
 
 class TooManyLaunches(_OfBaseline, Reason, frozen=True):

@@ -65,12 +65,12 @@ class OfRecording(_KnownAsItsCause, Reason, frozen=True):
 
 
 class OfRule(_KnownAsItsCause, Reason, frozen=True):
-    """A reason that lies in one of a suite's rules."""
+    """A reason that lies in one of the rules of a suite or of a fleet."""
 
     FOR_THE_DOCTOR = False
 
     rule: str
-    """Its file and its table."""
+    """Its file, and its table or its name."""
     why: decoding.AnyReason
 
     @property

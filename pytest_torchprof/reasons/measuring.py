@@ -78,6 +78,17 @@ class NoGpuHere(Reason, frozen=True):
         return f"{asked}: torch sees no GPU: {self.because}"
 
 
+class NoSuchModule(Reason, frozen=True):
+    """Python finds no module of the name that can be run as a program."""
+
+    CODE = Code.BAD_USAGE
+    FOR_THE_DOCTOR = False
+    SENTENCE = "there is no module {module:line} that can be run"
+    ADVICE = "check the name, and the folder in which the command runs"
+
+    module: str
+
+
 class ProgramFailed(Reason, frozen=True):
     """A program failed by itself, so that what it did is not judged."""
 

@@ -152,6 +152,12 @@ class NotUtf8(OfPath, frozen=True):
     SENTENCE = f"{{path}} is damaged: a text in it is not UTF-8, as all text of JSON is. {_AGAIN}"
 
 
+class NoObjectsEnd(OfPath, frozen=True):
+    """The file does not end as the JSON of a trace does, where our key is to be put into it."""
+
+    SENTENCE = "{path} is not a recording: it does not end as a JSON object does."
+
+
 class NumberBeyondStamps(OfPath, frozen=True):
     """A number is larger than any that recordings have."""
 

@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.unreadable import NoObjectsEnd
 from pytest_torchprof.recording.reader import shown
 from pytest_torchprof.recording.text import DamagedGzipError, inflated
 from pytest_torchprof.system.replacing import replacing
@@ -38,9 +39,7 @@ def write_metadata(file: BinaryIO, metadata: Metadata) -> None:
     file.seek(start)
     end = file.read().rfind(b"}")
     if end < 0:
-        raise UnreadableRecording(
-            f"{shown(fspath(file.name))} is not a recording: it does not end as a JSON object does."
-        )
+        raise UnreadableRecording.of(NoObjectsEnd(shown(fspath(file.name))), shown(fspath(file.name)))
     _put_key(file, start + end, value)
 
 

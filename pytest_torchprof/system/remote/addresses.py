@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
-from pytest_torchprof.text import SHOWN_IN_URLS, enumerated, first_line
+from pytest_torchprof.text import SHOWN_IN_URLS, all_of, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,14 +42,25 @@ def protocol_of(address: str) -> str:
     return address.partition("://")[0]
 
 
+def not_installed(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return which of the modules are missing."""
+    return tuple(module for module in modules if find_spec(module) is None)
+
+
+def installing(missing: Iterable[str], extra: str) -> str:
+    """Return the command that installs modules: those that an extra brings by its name."""
+    modules = [*missing]
+    needed = [f"'pytest-torchprof[{extra}]'"] if _OF_EXTRAS & {*modules} else []
+    return " ".join(["pip install", *needed, *(module for module in modules if module not in _OF_EXTRAS)])
+
+
 def why_not_installed(modules: Iterable[str], extra: str) -> str | None:
     """Return which of the modules are missing, and the command that installs them; None where all are there."""
-    missing = [module for module in modules if find_spec(module) is None]
+    missing = not_installed(modules)
     if not missing:
         return None
-    needed = [f"'pytest-torchprof[{extra}]'"] if _OF_EXTRAS & {*missing} else []
-    command = " ".join(["pip install", *needed, *(module for module in missing if module not in _OF_EXTRAS)])
-    return f"needs {enumerated(missing)}, which is not installed: {command}"
+    are = "is" if len(missing) == 1 else "are"
+    return f"needs {all_of(missing, len(missing))}, which {are} not installed: {installing(missing, extra)}"
 
 
 def reason_without_secrets(error: Exception, address: str) -> str:
