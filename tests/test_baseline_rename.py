@@ -333,10 +333,10 @@ def test_a_name_that_has_a_baseline_on_any_device_is_refused_and_nothing_is_rena
     ("words", "said"),
     [
         (["test_old.py::test_x", "test_old.py::test_z"], "no baseline has an entry of"),
-        (["test_old.py::test_a", "test_new.py"], "two tests or two files"),
+        (["test_old.py::test_a", "test_new.py"], "one of each"),
         (["test_old.py::test_a"], "NEW"),
-        (["test_old.py::", "test_old.py::test_z"], "neither a test id nor a test file"),
-        (["test_old.py::test_a", "test_old.py::test_a"], "these are the same"),
+        (["test_old.py::", "test_old.py::test_z"], "'test_old.py::' is neither"),
+        (["test_old.py::test_a", "test_old.py::test_a"], "two names"),
         (["test_old.py::test_a", "test_none.py::test_a"], "test_none.py: rename it"),
         (["test_new.py", "test_old.py"], "no baseline has an entry of"),
         (["--frob", "a", "b"], "unknown option"),
