@@ -387,6 +387,90 @@ def test_a_refusal_with_a_reason_is_none_in_words(source):
     assert refused_in_words(source) == []
 
 
+CARRYING = ("cli",)
+"""The folders, and files, that make each error of ours of a reason."""
+ERRORS_OF_OTHERS = {"cli/__init__.py": ("argparse's messages", "error")}
+"""Which functions make one of a text that others wrote, and whose it is."""
+
+
+def test_errors_carry_reasons():
+    paths = [path for name in CARRYING for path in [PACKAGE / name, *(PACKAGE / name).rglob("*.py")] if path.is_file()]
+    errors = errors_in([path.read_text() for path in PACKAGE.rglob("*.py")])
+    found = {path.relative_to(PACKAGE).as_posix(): made_of_texts(path.read_text(), errors) for path in paths}
+    known = {file: set(functions.split()) for file, (_, functions) in ERRORS_OF_OTHERS.items()}
+    assert {file: functions for file, functions in found.items() if functions} == known, (
+        "raise it by because(), with a reason that has the facts"
+    )
+
+
+def errors_in(sources):
+    """Return what the errors of this package are called: `TorchprofError`, and the classes below it."""
+    nodes = (node for source in sources if "Error" in source for node in ast.walk(ast.parse(source)))
+    classes = {node.name: {called(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
+    errors = {"TorchprofError"}
+    while more := {name for name, bases in classes.items() if bases & errors} - errors:
+        errors |= more
+    return frozenset(errors)
+
+
+def made_of_texts(source, errors):
+    """Return the functions in which a source makes an error out of a text, or writes one with a code behind it."""
+    calls = ((node, name) for node, name in in_functions(ast.parse(source)) if isinstance(node, ast.Call) and node.args)
+    return {name for call, name in calls if is_of_text(call, errors)}
+
+
+def is_of_text(call, errors):
+    name = called(call.func)
+    if name == "NotMeasured":  # It takes a reason.
+        return is_text(call.args[0])
+    return name in errors or name == "coded" or (name == "refuse" and is_text(call.args[-1]))
+
+
+def is_text(node):
+    """Return whether an expression is a text, as far as can be seen there."""
+    is_str = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str"
+    is_asked = isinstance(node, ast.Attribute) and node.attr == "text"
+    return isinstance(node, ast.JoinedStr) or written(node) != "" or is_str or is_asked
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'raise TorchprofError(f"{path} cannot be read", Code.BAD_OPTION)',
+        "raise errors.TorchprofError(problem)",
+        'return Spilled(path, "it rained")',
+        'raise Soaked("it rained")',
+        'raise NotMeasured("it rained")',
+        'raise NotMeasured(f"{path}: it rained")',
+        "raise NotMeasured(problem.text)",
+        'sys.stderr.write(coded("it rained", Code.BAD_OPTION))',
+        'refuse("run", f"rank {rank}: {problem}")',
+        'refuse("run", str(problem))',
+        'refuse("run", problem.text)',
+    ],
+)
+def test_an_error_that_is_made_of_a_text_is_found(statement):
+    errors = errors_in(["class Soaked(Spilled): pass\nclass Spilled(TorchprofError): pass"])
+    assert made_of_texts(f"def cut():\n    {statement}", errors) == {"cut"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "raise TorchprofError.because(LeftOver(path))",
+        "raise Spilled.because(LeftOver(path)) from None",
+        "raise NotMeasured(OfRecording(path, reason))",
+        "raise NotMeasured(self.reason)",
+        'refuse("run", problem)',
+        'refuse("run", OfRank(rank, problem.reason))',
+        'raise ValueError(f"{text} is no number")',
+    ],
+)
+def test_an_error_that_carries_a_reason_is_none_of_a_text(statement):
+    errors = errors_in(["class Spilled(TorchprofError): pass"])
+    assert made_of_texts(f"def cut():\n    {statement}", errors) == set()
+
+
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
     absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective
@@ -397,6 +481,7 @@ OF_CODE_AND_RECORDINGS = """
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
     argument column field got hook keyword known measurements namespace of plugin rank rule step suffix tests
+    address beginning example fitting forms machine machines option project projects rules run runs store
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
@@ -425,7 +510,6 @@ NAMES_AND_VALUES = {
     "GivenTwice.entry": "an entry as the user wrote it",
     "Hotspot.subject": "a kernel or an operator",
     "Kept.allow_file": "a path",
-    "Kept.rules": "of users",
     "Kept.with_lines": "a path",
     "MeantForEither.value": "a value as the user wrote it",
     "NeedsGpu.what": "a number",
@@ -444,6 +528,8 @@ NAMES_AND_VALUES = {
     "NoNumberThere.value": "what stands in the file",
     "OddEvent.key": "an entry of an event",
     "OddEvent.value": "what stands in the file",
+    "TooLittleMemory.value": "a value as the user wrote it",
+    "WrongOption.value": "a value as the user wrote it",
     "StampTooLate.value": "what stands in the file",
     "UnmeasuredOnBranch.known_as": "a code",
     "Verdict.expected": "a value as the user wrote it",
@@ -603,6 +689,10 @@ COMMON = {
     "expected at least": "the same of an empty list",
     **dict.fromkeys(("expected a share", "expected a number", "expected a duration"), "the same of what is expected"),
     "is given twice": "the same of an option",
+    "is too short": "the same of a series in a history",
+    "no file fits": "the same of a pattern of sources",
+    "of several ranks": "what jobs are of: a fleet counts these",
+    "the test was not": "the same of a test on a rank",
     "cannot both hold": "the same of two limits",
     "no kernel's name": "the same of what is declared of kernels",
     "no test judged": "recordings that none did are listed under a heading of their own",
