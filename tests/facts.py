@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
-from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, UnreadableRecording
+from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, UnreadableRecording, cli
+from pytest_torchprof.cli import UNUSABLE
 from pytest_torchprof.cli.report_file import read_report
 from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.limits.limit import MISSED
@@ -44,6 +46,20 @@ def why_refused(read: Callable[[], object]) -> Reason:
     with pytest.raises(TorchprofError) as raised:
         read()
     return raised.value.reason
+
+
+def why_command_refused(*words: str) -> Reason:
+    """Return for which reason a command does not do what it is asked."""
+    problems: list[TorchprofError | Reason] = []
+
+    def keep(command: str | None, problem: TorchprofError | Reason) -> int:
+        problems.append(problem)
+        return UNUSABLE
+
+    with patch.object(cli, "refuse", keep):
+        assert cli.main([*words]) == UNUSABLE
+    (problem,) = problems
+    return problem.reason if isinstance(problem, TorchprofError) else problem
 
 
 def why_unreadable(read: Callable[[], object]) -> WhyUnreadable:

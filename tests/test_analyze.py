@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from builder import TraceBuilder, own_recording
+from facts import says, why_command_refused
 from findings_on_recordings import FINDINGS, LIKE_ANOTHER
 from reference_pages import commands_of
 
@@ -21,6 +22,7 @@ from pytest_torchprof.cli import COMMANDS, main, parser_of
 from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.findings.catalogue.compiling import CompiledInWindow
 from pytest_torchprof.findings.catalogue.costs import ManySmallCalls, RepeatedConstant
+from pytest_torchprof.reasons.command_line import ArgumentTooMany
 from pytest_torchprof.report.analysis_text import text
 from pytest_torchprof.text.units import show_us
 
@@ -406,9 +408,8 @@ def test_a_path_that_is_too_long_for_a_file_is_bad_usage(capsys, words):
     assert capsys.readouterr().err.startswith(f"torchprof {words[0]}: ")
 
 
-def test_what_stands_behind_two_dashes_is_no_option(capsys):
-    assert main(["check", "a.json", "--", "--limit"]) == 2
-    assert "'--limit' is one argument too many" in capsys.readouterr().err
+def test_what_stands_behind_two_dashes_is_no_option():
+    assert says(why_command_refused("check", "a.json", "--", "--limit"), ArgumentTooMany, argument="--limit")
 
 
 def test_without_a_command_the_usage_is_an_error(capsys):

@@ -487,7 +487,7 @@ def test_prune_finds_the_test_file_of_a_mirrored_baseline(project, capsys, monke
         (["diff", "one.json"], "B"),
         (["show", "none.json"], "No such file"),
         (["prune", "--rootdir"], "--rootdir"),
-        (["list", "."], "no baseline below it"),
+        (["list", "."], ".: no baseline"),
     ],
 )
 def test_bad_usage_and_unreadable_files_exit_with_2_and_one_line(tmp_path, monkeypatch, capsys, argv, said):

@@ -348,10 +348,10 @@ def test_a_name_that_no_baseline_has_is_refused_with_those_that_its_file_has(pro
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["test_old.py::test_a", "test_new.py"], "two tests or two files"),
+        (["test_old.py::test_a", "test_new.py"], "one of each"),
         (["test_old.py::test_a"], "NEW"),
-        (["test_old.py::", "test_old.py::test_z"], "neither a test id nor a test file"),
-        (["test_old.py::test_a", "test_old.py::test_a"], "these are the same"),
+        (["test_old.py::", "test_old.py::test_z"], "'test_old.py::' is neither"),
+        (["test_old.py::test_a", "test_old.py::test_a"], "two names"),
         (["test_old.py::test_a", "test_none.py::test_a"], "test_none.py: rename it"),
         (["--frob", "a", "b"], "unknown option"),
     ],

@@ -17,6 +17,7 @@ from jsonschema import validate
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
 from pytest_torchprof.limits.remedies import REMEDIES
+from pytest_torchprof.reasons.reports import OutputNotWritten
 
 pytestmark = pytest.mark.any_torch
 
@@ -268,9 +269,7 @@ def test_output_that_cannot_be_written_is_one_error(tmp_path):
     with Path("/dev/full").open("w") as full:
         done = check_in_a_process(path, "max_kernels=9", full)
     assert done.returncode == 2
-    assert (
-        done.stderr == "torchprof check: the output cannot be written: No space left on device. [report-not-written]\n"
-    )
+    assert done.stderr == f"torchprof check: {OutputNotWritten('No space left on device')}\n"
 
 
 def test_a_pattern_has_one_count(check, capsys):

@@ -387,109 +387,96 @@ def test_a_refusal_with_a_reason_is_none_in_words(source):
     assert refused_in_words(source) == []
 
 
-CARRYING = (
-    "analysis",
-    "baseline",
-    "capture",
-    "compare",
-    "devices",
-    "errors.py",
-    "findings",
-    "fleet",
-    "kernels",
-    "limits",
-    "measuring",
-    "plugin.py",
-    "profiles.py",
-    "reasons",
-    "recording",
-    "report",
-    "system",
-    "text",
-    "trace",
-)
-"""The folders and modules in which each error carries a reason."""
-OURS = {
-    *("BadRecord", "NewerRecord", "NotFetched", "StoreUnusable", "TorchprofError", "UnknownLimit"),
-    *("UnreadableBaseline", "UnreadableRecording"),
-}
-"""Errors of ours, which a class method makes of a reason: `because`, or `of`."""
+ERRORS_OF_OTHERS = {"cli/__init__.py": ("argparse's messages", "error")}
+"""Which functions make one of a text that others wrote, and whose it is."""
 
 
 def test_errors_carry_reasons():
-    sources = (
-        path for name in CARRYING for path in [PACKAGE / name, *(PACKAGE / name).rglob("*.py")] if path.is_file()
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    errors = errors_in(sources.values())
+    found = {file: made_of_texts(source, errors) for file, source in sources.items()}
+    known = {file: set(functions.split()) for file, (_, functions) in ERRORS_OF_OTHERS.items()}
+    assert {file: functions for file, functions in found.items() if functions} == known, (
+        "raise it by because(), with a reason that has the facts"
     )
-    found = {path.relative_to(PACKAGE).as_posix(): made_of_texts(path.read_text()) for path in sources}
-    assert found
-    assert {name: lines for name, lines in found.items() if lines} == {}, "make it .because(a reason)"
 
 
-def made_of_texts(source):
-    """Return the lines that make an error of ours, or pytest's of usage, out of a text."""
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    return sorted(call.lineno for call in calls if is_made_of_text(call))
+def errors_in(sources):
+    """Return what the errors of this package are called: `TorchprofError`, and the classes below it."""
+    nodes = (node for source in sources if "Error" in source for node in ast.walk(ast.parse(source)))
+    classes = {node.name: {called(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
+    errors = {"TorchprofError"}
+    while more := {name for name, bases in classes.items() if bases & errors} - errors:
+        errors |= more
+    return frozenset(errors)
 
 
-def is_made_of_text(call):
-    """Return whether a call makes such an error; one without arguments, and one of ``texts`` of a result, is none."""
-    given = call.args[0] if call.args else None
-    match called(call.func):
-        case kind if kind in OURS:
-            return given is not None
-        case "NotMeasured" | "not_measured":
-            # A reason, or a call that returns one.
-            return given is not None and is_text(given)
-        case "UsageError":
-            # pytest's own has no place for a reason, so that it has the words of one, or of an error that has one.
-            return not (isinstance(given, ast.Call) and called(given.func) == "str")
-        case _:
-            return False
+def made_of_texts(source, errors):
+    """Return the functions in which a source makes an error out of a text, or writes one with a code behind it."""
+    calls = ((node, name) for node, name in in_functions(ast.parse(source)) if isinstance(node, ast.Call) and node.args)
+    return {name for call, name in calls if is_of_text(call, errors)}
+
+
+def is_of_text(call, errors):
+    name, given = called(call.func), call.args[0]
+    if name in ("NotMeasured", "not_measured"):  # They take a reason.
+        return is_text(given)
+    if ast.unparse(call.func) == "pytest.UsageError":
+        # It has no place for a reason, so that it has the words of one, or of an error that has one.
+        return not (isinstance(given, ast.Call) and called(given.func) == "str")
+    return name in errors or name == "coded" or (name == "refuse" and is_text(call.args[-1]))
 
 
 def is_text(node):
-    """Return whether an expression is a text for certain."""
-    return written(node) != "" or isinstance(node, ast.JoinedStr | ast.BinOp) or called(node) in NEVER_SETS
+    """Return whether an expression is a text, as far as can be seen there."""
+    is_str = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str"
+    is_asked = isinstance(node, ast.Attribute) and node.attr == "text"
+    return isinstance(node, ast.JoinedStr | ast.BinOp) or written(node) != "" or is_str or is_asked
 
 
 @pytest.mark.parametrize(
-    "source",
+    "statement",
     [
-        'raise TorchprofError(f"{path} cannot be written: {error}", Code.REPORT_NOT_WRITTEN)',
-        'return TorchprofError("no process could begin")',
-        "raise errors.TorchprofError(text, Code.BAD_USAGE) from None",
-        "raise TorchprofError(str(reason))",
-        'raise UnreadableRecording(f"{path} is not a recording")',
-        "raise UnreadableBaseline(problem.text, problem.code)",
-        'raise StoreUnusable(shown, "is a file")',
-        'raise BadRecord(f"{name} is no record")',
-        'raise NotMeasured(f"{name} is not measured")',
-        'raise NotMeasured("it is" + name)',
+        'raise TorchprofError(f"{path} cannot be read", Code.BAD_OPTION)',
+        "raise errors.TorchprofError(problem)",
+        'return Spilled(path, "it rained")',
+        'raise Soaked("it rained")',
+        'raise NotMeasured("it rained")',
+        'raise NotMeasured(f"{path}: it rained")',
+        "raise NotMeasured(problem.text)",
+        'raise NotMeasured("it rained on " + path)',
         "raise not_measured(problem.text)",
         'raise pytest.UsageError("--one and --other exclude each other")',
         "raise pytest.UsageError(message)",
-        "raise pytest.UsageError(coded(message, Code.BAD_OPTION))",
+        'sys.stderr.write(coded("it rained", Code.BAD_OPTION))',
+        'refuse("run", f"rank {rank}: {problem}")',
+        'refuse("run", str(problem))',
+        'refuse("run", problem.text)',
     ],
 )
-def test_an_error_made_of_a_text_is_found(source):
-    assert made_of_texts(source) == [1]
+def test_an_error_that_is_made_of_a_text_is_found(statement):
+    errors = errors_in(["class Soaked(Spilled): pass\nclass Spilled(TorchprofError): pass"])
+    assert made_of_texts(f"def cut():\n    {statement}", errors) == {"cut"}
 
 
 @pytest.mark.parametrize(
-    "source",
+    "statement",
     [
-        "raise TorchprofError.because(BaselineBehindLink(str(path), str(folder)))",
-        "raise UnreadableRecording.of(cause, path)",
-        "raise NotMeasured(reason)",
-        "raise not_measured(LostKernels(1, 3, in_each_step=False))",
+        "raise TorchprofError.because(LeftOver(path))",
+        "raise Spilled.because(LeftOver(path)) from None",
+        "raise NotMeasured(OfRecording(path, reason))",
+        "raise NotMeasured(self.reason)",
+        "raise not_measured(LeftOver(path))",
         "raise pytest.UsageError(str(problem)) from None",
-        "raise pytest.UsageError(str(OptionWithoutCommit(option)))",
-        'raise ValueError("it does not close")',
-        "try: pass\nexcept TorchprofError as problem: raise",
+        "raise pytest.UsageError(str(LeftOver(path)))",
+        'refuse("run", problem)',
+        'refuse("run", OfRank(rank, problem.reason))',
+        'raise ValueError(f"{text} is no number")',
     ],
 )
-def test_an_error_that_carries_a_reason_is_not(source):
-    assert made_of_texts(source) == []
+def test_an_error_that_carries_a_reason_is_none_of_a_text(statement):
+    errors = errors_in(["class Spilled(TorchprofError): pass"])
+    assert made_of_texts(f"def cut():\n    {statement}", errors) == set()
 
 
 # What may stand in a text that a fact holds, by the name of the field.
@@ -503,6 +490,7 @@ OF_CODE_AND_RECORDINGS = """
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
     argument column field got hook keyword known measurements namespace of plugin rank rule step suffix tests
     endings engine module modules option protocols taken
+    address beginning example fitting forms machine machines option project projects rules run runs store
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "address into manifest path culprit differing file files folder line location lock other others places recording root silent"
@@ -531,7 +519,6 @@ NAMES_AND_VALUES = {
     "GivenTwice.entry": "an entry as the user wrote it",
     "Hotspot.subject": "a kernel or an operator",
     "Kept.allow_file": "a path",
-    "Kept.rules": "of users",
     "Kept.with_lines": "a path",
     "MeantForEither.value": "a value as the user wrote it",
     "NeedsGpu.what": "a number",
@@ -550,6 +537,8 @@ NAMES_AND_VALUES = {
     "NoNumberThere.value": "what stands in the file",
     "OddEvent.key": "an entry of an event",
     "OddEvent.value": "what stands in the file",
+    "TooLittleMemory.value": "a value as the user wrote it",
+    "WrongOption.value": "a value as the user wrote it",
     "StampTooLate.value": "what stands in the file",
     "UnmeasuredOnBranch.known_as": "a code",
     "Verdict.expected": "a value as the user wrote it",
@@ -709,6 +698,10 @@ COMMON = {
     "expected at least": "the same of an empty list",
     **dict.fromkeys(("expected a share", "expected a number", "expected a duration"), "the same of what is expected"),
     "is given twice": "the same of an option",
+    "is too short": "the same of a series in a history",
+    "no file fits": "the same of a pattern of sources",
+    "of several ranks": "what jobs are of: a fleet counts these",
+    "the test was not": "the same of a test on a rank",
     "cannot both hold": "the same of two limits",
     "there is no such": "the same of a commit",
     "exclude each other": "the same of other options",

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import fresh
 import pytest
+from facts import says, why_command_refused
 from histories import DAY, H100, UPGRADED, launched, run_of, sha, write
 from msgspec.structs import replace
 from postgres import PASSWORD
@@ -34,6 +35,7 @@ from pytest_torchprof.history.record import SUFFIX, AllTests, BadRecord, Event, 
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import network_file_system, where_of
+from pytest_torchprof.reasons.history_asked import NoSuchRun
 
 pytestmark = pytest.mark.any_torch
 
@@ -1405,8 +1407,8 @@ def test_a_single_run_is_removed_by_its_id_or_its_commit(where, capsys, named):
     assert "1 record of 2026-01-02 would be removed, 3 stay" in answers(capsys, where, "prune", "--run", name)
     assert answers(capsys, where, "prune", "--run", name, "--yes") == "1 record of 2026-01-02 removed, 3 stay\n"
     assert kept(where) == sorted([runs[0], *runs[2:]], key=lambda run: run.uuid)
-    assert main(["history", "prune", where, "--run", name, "--yes"]) == 2
-    assert f"no run whose id or commit begins with {name}" in capsys.readouterr().err
+    refused = why_command_refused("history", "prune", where, "--run", name, "--yes")
+    assert says(refused, NoSuchRun, beginning=name)
 
 
 def remedy_in(text):

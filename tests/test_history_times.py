@@ -14,6 +14,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from facts import says, why_command_refused
 from histories import H100, UPGRADED, launched, run_of, sha
 from msgspec.structs import replace
 from schema_checks import errors
@@ -24,6 +25,7 @@ from pytest_torchprof.history.machines import machine_of
 from pytest_torchprof.history.rank_test import least_share, one_sided
 from pytest_torchprof.history.record import SUFFIX, MachineRecord, VaryingRecord, encode
 from pytest_torchprof.history.steps import LARGEST_CHANCE, largest_chance, next_chance, one_per_process, steps_of
+from pytest_torchprof.reasons.command_line import OptionTakes, WrongOption
 
 pytestmark = pytest.mark.any_torch
 
@@ -336,9 +338,9 @@ def test_a_gate_by_times_passes_steady_ones_and_cannot_tell_of_short_or_unfinish
     changes(capsys, tmp_path / "steady", "--fail-on", "times", status=3)
 
 
-def test_what_else_than_counts_and_times_may_fail_is_refused(capsys, tmp_path):
-    assert main(["history", "changes", str(tmp_path), "--fail-on", "time"]) == 2
-    assert "expected counts, times or counts,times" in capsys.readouterr().err
+def test_what_else_than_counts_and_times_may_fail_is_refused(tmp_path):
+    refused = why_command_refused("history", "changes", str(tmp_path), "--fail-on", "time")
+    assert says(refused, WrongOption, option="--fail-on", value="time", expected=OptionTakes.JUDGED)
 
 
 # ------------------------------------------------------------------------------------------------------- the statistics

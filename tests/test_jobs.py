@@ -11,7 +11,7 @@ from statistics import median
 
 import jobs
 import pytest
-from facts import says, why_refused
+from facts import says, why_command_refused, why_refused
 from jobs import ELEMENTS, recording
 
 from pytest_torchprof import load, load_ranks
@@ -23,6 +23,7 @@ from pytest_torchprof.findings import find
 from pytest_torchprof.findings.catalogue.ranks import OtherWorkOnRank
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.limits.seen import RankSkew
+from pytest_torchprof.reasons.files_asked import RanksOfNoFolder
 from pytest_torchprof.reasons.job_limits import MissingRanks
 from pytest_torchprof.reasons.mixed_jobs import JobOfOtherSize, OtherProcessGroups, RecordedAtOtherTime, SameRankTwice
 
@@ -307,8 +308,8 @@ def test_a_recording_that_does_not_say_its_rank_and_one_alone_are_refused(folder
     assert (status, "[no-rank]" in text) == (2, True)
     status, text = run("analyze", folder(recording(0, [1000]), name="alone"), "--ranks")
     assert (status, "[no-rank]" in text) == (2, True)
-    status, text = run("analyze", folder(recording(0, [1000]), name="alone") / "0.json", "--ranks")
-    assert (status, "takes a folder" in text) == (2, True)
+    file = str(folder(recording(0, [1000]), name="alone") / "0.json")
+    assert says(why_command_refused("analyze", file, "--ranks"), RanksOfNoFolder, path=file)
 
 
 def test_a_rank_without_a_recording_leaves_a_check_not_measured(folder, run):

@@ -52,6 +52,17 @@ from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.chapters import PAGES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
+from pytest_torchprof.reasons.command_line import (
+    DeviceNotAsked,
+    Needed,
+    NotGiven,
+    OptionTakes,
+    SaysDevice,
+    UnknownWord,
+    WordOf,
+    WrongOption,
+)
+from pytest_torchprof.reasons.command_line_fleet import NoQuantity, OtherRunThere, Quantity, RunPart
 from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, TestFailed
 from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
@@ -327,6 +338,18 @@ EXAMPLES = {
         *(WrongValue(expected, "<got>") for expected in ValueForm),
         WrongValue(ValueForm.WHOLE_NUMBER, least=0),
     ),
+    DeviceNotAsked: tuple(map(DeviceNotAsked, SaysDevice)),
+    NoQuantity: tuple(NoQuantity("<option>", quantity, "<example>", "<got>") for quantity in Quantity),
+    NotGiven: tuple(map(NotGiven, Needed)),
+    OtherRunThere: (
+        *(OtherRunThere("<folder>", part) for part in RunPart),
+        OtherRunThere("<folder>", RunPart.VERSION, is_retry=True),
+    ),
+    UnknownWord: (
+        *(UnknownWord(what, "<name>", "<near>", ()) for what in WordOf),
+        UnknownWord(WordOf.OPTION, "<name>", None, ("one", "two")),
+    ),
+    WrongOption: tuple(WrongOption("<option>", "<value>", expected) for expected in OptionTakes),
     KernelsDiffer: tuple(KernelsDiffer(Comparison(verdict="worse"), name) for name in (None, "<name>")),
     LimitJudged: tuple(LimitJudged(VERDICT, name) for name in (None, "<name>")),
     StepsFlawed: (

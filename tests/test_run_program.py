@@ -337,7 +337,7 @@ def test_without_a_gpu_limits_on_one_are_not_measured(program):
     [
         ([], "expected a SCRIPT.py to run, or -m MODULE"),
         (["-m"], "expected a SCRIPT.py to run, or -m MODULE"),
-        (["nowhere.py"], "there is no script nowhere.py"),
+        (["nowhere.py"], "no script nowhere.py"),
         (["--limits", "a"], "unknown option '--limits'"),
         (["--limit", "max_kernel=1", "PROGRAM"], "did you mean 'max_kernels'?"),
         (["--device", "gpu", "PROGRAM"], "device='gpu': expected"),

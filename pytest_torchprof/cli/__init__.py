@@ -14,16 +14,19 @@ from importlib import import_module
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import MOST_DIGITS, printable, printable_line, without_passwords
-from pytest_torchprof.text.suggestions import nearest
+from pytest_torchprof.text import MOST_DIGITS, printable, without_passwords
+from pytest_torchprof.text.suggestions import choices_like
 from pytest_torchprof.text.tables import screen_columns
 from pytest_torchprof.text.wrapping import WIDTH, broken, command_lines, wrapped
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Arguments
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_torchprof.reasons.command_line import WordOf
+    from pytest_torchprof.reasons.reason import Reason
 
 # Each is a module with add_arguments(parser) and run(arguments) -> exit status. Looking for modules at run time would
 # import them all.
@@ -131,16 +134,25 @@ class Parser(ArgumentParser):
         return super().format_help()
 
     def _refuse(self, argument: str) -> NoReturn:
+        from pytest_torchprof.reasons.command_line import ArgumentTooMany, WordOf  # noqa: PLC0415 - only a mistake needs it
+
         option = argument.partition("=")[0]
         # After "--", text that looks like an option is none.
         if option.startswith("-") and option not in self._option_string_actions:
-            self.error(f"unknown option {option!r}; {nearest(option, self._option_string_actions)}")
-        self.error(f"{argument!r} is one argument too many")
+            raise unknown(WordOf.OPTION, without_passwords(option), self._option_string_actions)
+        raise UsageError.because(ArgumentTooMany(without_passwords(argument)))
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError, where argparse would end the process."""
+        """Raise UsageError in argparse's own words, where it would end the process."""
         # It quotes arguments, and the address of a history may hold a password.
         raise UsageError(without_passwords(message))
+
+
+def unknown(what: WordOf, word: str, valid: Iterable[str]) -> UsageError:
+    """Return the error for a word that is none of the valid ones, with the nearest of these or all."""
+    from pytest_torchprof.reasons.command_line import UnknownWord  # noqa: PLC0415 - only a mistake needs it
+
+    return UsageError.because(UnknownWord(what, word, *choices_like(word, valid)))
 
 
 def add_device(parser: Arguments) -> None:
@@ -282,10 +294,12 @@ def _run(command: str | None, given: list[str], *, is_program: bool) -> int:
     try:
         status = _answer(command, given)
     except UsageError as problem:
+        from pytest_torchprof.reasons.command_line import WrongUsage  # noqa: PLC0415 - only a mistake needs it
+
         asked = command if command in COMMANDS else None
-        return refuse(asked, coded(f"{problem.text}; see {_command_text(asked)} --help", Code.BAD_USAGE))
+        return refuse(asked, WrongUsage(problem.reason, _command_text(asked)))
     except TorchprofError as problem:
-        return refuse(command, str(problem))
+        return refuse(command, problem)
     except KeyboardInterrupt:
         return 130
     finally:
@@ -300,7 +314,9 @@ def _run(command: str | None, given: list[str], *, is_program: bool) -> int:
 
 def _answer(command: str | None, given: list[str]) -> int:
     if command is not None and command not in COMMANDS:
-        raise UsageError(f"there is no command {command!r}; {nearest(command, COMMANDS)}")
+        from pytest_torchprof.reasons.command_line import WordOf  # noqa: PLC0415 - only a mistake needs it
+
+        raise unknown(WordOf.COMMAND, command, COMMANDS)
     # What stands before the command, such as --help, is about all of them.
     parser = parser_of(command, alone=given[:1] == [command])
     try:
@@ -320,7 +336,9 @@ def _answer(command: str | None, given: list[str]) -> int:
     except OSError as problem:
         if problem.errno != errno.ENAMETOOLONG:
             raise
-        raise UsageError(f"no file can be called {printable_line(str(problem.filename))}") from None
+        from pytest_torchprof.reasons.command_line import NameTooLong  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(NameTooLong(str(problem.filename))) from None
     return status
 
 
@@ -328,7 +346,7 @@ def _command_text(command: str | None) -> str:
     return "torchprof" if command is None else f"torchprof {command}"
 
 
-def refuse(command: str | None, problem: str) -> int:
+def refuse(command: str | None, problem: TorchprofError | Reason) -> int:
     """Write the problem of a command (None: torchprof itself) to stderr, and return UNUSABLE."""
     # It names files and quotes their contents.
     text = "\n".join(map(printable, f"{_command_text(command)}: {problem}".split("\n")))
@@ -347,5 +365,7 @@ def write(text: str, command: str | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return refuse(command, coded(f"the output cannot be written: {error.strerror}.", Code.REPORT_NOT_WRITTEN))
+        from pytest_torchprof.reasons.reports import OutputNotWritten  # noqa: PLC0415 - only a failure needs it
+
+        return refuse(command, OutputNotWritten(str(error.strerror)))
     return 0

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UNUSABLE, refuse
 from pytest_torchprof.cli.report_file import read_report
 from pytest_torchprof.limits import MISSED
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.command_line import AllowedForNoReason
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.reports import FileNotWritten
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF, AllowEntry, as_toml, read_allow_list
 from pytest_torchprof.testing.suite_rules import matches
@@ -55,7 +56,7 @@ def run(arguments: Namespace) -> int:
     wanted = dict.fromkeys(_entries(results, by_line=arguments.by == "line", reason=arguments.reason))
     new = [entry for entry in wanted if not any(_covers(other, entry) for other in known)]
     if not arguments.reason.strip():
-        return refuse("allow", coded("--reason says nothing: write why it may stay", Code.BAD_USAGE))
+        raise TorchprofError.because(AllowedForNoReason())
     before = arguments.to.read_text(encoding="utf-8").rstrip("\n") if arguments.to.is_file() else ""
     if new:
         try:
@@ -63,8 +64,7 @@ def run(arguments: Namespace) -> int:
                 text = "\n\n".join(filter(None, (before, as_toml(new))))
                 unfinished.write_text(text, encoding="utf-8")
         except OSError as error:
-            problem = f"{arguments.to} cannot be written: {error.strerror or error}"
-            return refuse("allow", coded(problem, Code.REPORT_NOT_WRITTEN)) or UNUSABLE
+            raise TorchprofError.because(FileNotWritten.of(arguments.to, error)) from None
     sys.stdout.write(f"{arguments.to}: {counted(len(new), 'new entry')}, {len(known)} as before\n")
     if tests := dict.fromkeys(_with_own_limits(results)):
         sys.stdout.write(

@@ -94,7 +94,10 @@ def _analyze_ranks(arguments: Namespace) -> int:
     given = {"--by": arguments.by, "--step": arguments.step, "--threshold": arguments.threshold or None}
     others = [option for option, value in given.items() if value is not None]
     if others or arguments.no_findings:
-        raise UsageError(f"{RANKS} goes with --json, --top and --device, not with {(*others, '--no-findings')[0]}")
+        from pytest_torchprof.reasons.command_line import OptionsExclude  # noqa: PLC0415 - only a mistake needs it
+
+        fitting = ("--json", "--top", "--device")
+        raise UsageError.because(OptionsExclude(RANKS, (*others, "--no-findings")[0], fitting))
     job = job_in(arguments.path, arguments.device)
     if arguments.json:
         sys.stdout.write(encoded(ranks_report.as_dict(job)))
@@ -123,4 +126,6 @@ def _rules(thresholds: list[str]) -> tuple[Rule, ...]:
     try:
         return with_thresholds(RULES, thresholds)
     except TorchprofError as problem:
-        raise TorchprofError(f"--threshold: {problem.text}", problem.code) from None
+        from pytest_torchprof.reasons.composed import OfKeyword  # noqa: PLC0415 - only a mistake needs it
+
+        raise TorchprofError.because(OfKeyword("--threshold", None, problem.reason)) from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.baseline import find_files, read
 from pytest_torchprof.cli import UsageError
+from pytest_torchprof.reasons.files_asked import NoBaselineBelow
 from pytest_torchprof.text import printable
 from pytest_torchprof.text.tables import on_screen
 
@@ -50,7 +51,7 @@ def read_files(paths: list[Path]) -> Iterator[BaselineFile]:
             continue
         files = sorted(find_files(path))
         if not files:
-            raise UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
+            raise UsageError.because(NoBaselineBelow(str(path)))
         yield from map(read, files)
 
 

@@ -52,9 +52,9 @@ def _resolve_file(path: Path, text: str, last: Callable[[Path], Revisions | None
             overlaps = overlaps_merged(path, merged) if merged is not None else ()
     except UnreadableBaseline as error:
         # The committed file is no baseline, and the file has nothing to resolve.
-        return refuse("baseline", str(error)) if marked else RESOLVED
+        return refuse("baseline", error) if marked else RESOLVED
     except TorchprofError as error:  # the other files are resolved nevertheless
-        return refuse("baseline", str(error))
+        return refuse("baseline", error)
     again = [overlap for overlap in overlaps if overlap.to_measure]
     heads = ["resolved"] if marked else ["merged line by line"] if overlaps else []
     heads += [_AGAIN] if again else []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import baseline
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.baseline_files import add_rootdir, write_line
+from pytest_torchprof.reasons.files_asked import NeitherTestNorFile, NoTestFileYet, RenamedToItself, RenamedUnlike
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def rename(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     old, new = _test_of(arguments.old), _test_of(arguments.new)
     if (old[1] is None) != (new[1] is None):
-        raise UsageError("rename takes two tests or two files, not one of each")
+        raise UsageError.because(RenamedUnlike())
     if old == new:
-        raise UsageError("rename takes two names, and these are the same")
+        raise UsageError.because(RenamedToItself())
     if not new[0].is_file():
-        raise UsageError(f"there is no test file {new[0]}: rename it first")
+        raise UsageError.because(NoTestFileYet(str(new[0])))
     baseline_dir = arguments.baseline_dir
     moves = baseline.rename(
         old,
@@ -56,7 +57,7 @@ def _test_of(test_id: str) -> tuple[Path, str | None]:
     """Return the file and the test in it that a test id names."""
     file, colons, test = test_id.partition("::")
     if not file or (colons and not test):
-        raise UsageError(f"{test_id!r} is neither a test id nor a test file")
+        raise UsageError.because(NeitherTestNorFile(test_id))
     return Path(os.path.abspath(file)), test or None  # noqa: PTH100
 
 

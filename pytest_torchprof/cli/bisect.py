@@ -63,9 +63,13 @@ def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     limits = arguments.limit
     if not limits and not arguments.changed:
-        raise UsageError("expected --limit NAME=VALUE, or --changed")
+        from pytest_torchprof.reasons.command_line import Needed, NotGiven  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(NotGiven(Needed.LIMIT_OR_CHANGED))
     if arguments.good is None:
-        raise UsageError("expected --good REF, a commit from before the change")
+        from pytest_torchprof.reasons.command_line import Needed, NotGiven  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(NotGiven(Needed.GOOD_COMMIT))
     from pytest_torchprof.against.bisect import BisectTask, bisect  # noqa: PLC0415  (help and usage errors do not need it)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415
     from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415

@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds, add_top
-from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -55,7 +54,9 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     if not arguments.limit:
-        raise UsageError("expected at least one --limit NAME=VALUE")
+        from pytest_torchprof.reasons.command_line import Needed, NotGiven  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(NotGiven(Needed.LIMIT))
     from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415  (help and usage errors do without)
 
     judge = _judge_ranks if arguments.ranks else _judge
@@ -72,9 +73,9 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
     trace = arguments.path
     profile = load(trace, device=arguments.device)
     if isinstance(profile, list):
-        raise UnknownLimit(
-            f"{trace} is a folder of {len(profile)} recordings; check one file at a time", Code.BAD_USAGE
-        )
+        from pytest_torchprof.reasons.files_asked import SeveralRecordings  # noqa: PLC0415 - only a mistake needs it
+
+        raise TorchprofError.because(SeveralRecordings(trace, len(profile)))
     verdicts = check_limits(profile.with_own_kernels(own_kernels), asked)
     if arguments.json:
         write_json(verdicts, profile.why_missed)
@@ -146,7 +147,9 @@ def _read_asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKer
 
     own_kernels, others = divided(limits)
     if not others:
-        raise UsageError("own_kernels is no limit: it says what kernels are; give one beside it")
+        from pytest_torchprof.reasons.command_line import OwnKernelsAlone  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(OwnKernelsAlone())
     known = catalogue(with_thresholds(RULES, arguments.threshold))
     return own_kernels, read_limits(others, known=known)
 

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pytest_torchprof.cli import RANKS, UsageError, add_device, add_ranks, refuse
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.cli import UsageError, add_device, add_ranks, refuse
 from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording
-from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.recording.text import is_special
 from pytest_torchprof.text import first_of, json_text, printable
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def run(arguments: Namespace) -> int:
     try:
         compared = _compare(arguments)
     except NotMeasured as problem:
-        refuse("diff", str(problem))
+        refuse("diff", problem)
         return UNKNOWN
     if arguments.json:
         head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": compared.differ}
@@ -123,15 +122,17 @@ def _compare(arguments: Namespace) -> _Compared:
     first, second = Path(arguments.first), Path(arguments.second)
     device, every = arguments.device, arguments.every
     if first.is_dir() != second.is_dir():
-        raise UsageError(
-            f"{first if first.is_dir() else second} is a folder and the other is not: expected two of a kind"
-        )
+        from pytest_torchprof.reasons.files_asked import FolderAndFile  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(FolderAndFile(str(first if first.is_dir() else second)))
     if first.is_dir():
         return _of_folders(first, second, device, every=every)
     kinds = [_is_baseline(path) for path in (first, second)]
     if all(kinds):
         if device:
-            raise UsageError("--device is for recordings; a baseline says what was measured")
+            from pytest_torchprof.reasons.command_line import DeviceNotAsked, SaysDevice  # noqa: PLC0415 - only a mistake needs it
+
+            raise UsageError.because(DeviceNotAsked(SaysDevice.BASELINE))
         return _of_baselines(first, second, every=every)
     if any(kinds):
         return _of_recording_and_baseline(first, second, device, baseline_first=kinds[0], every=every)
@@ -148,15 +149,18 @@ def _diff_ranks(arguments: Namespace) -> int:
     jobs = [job_in(folder, device) for folder in (arguments.first, arguments.second)]
     first, second = ({part.rank: part.path for part in job} for job in jobs)
     if first.keys() != second.keys():
-        only = ", ".join(map(str, sorted(first.keys() ^ second.keys())))
-        raise UsageError(f"rank {only} is in one of the folders only; compare jobs of the same ranks")
+        from pytest_torchprof.reasons.files_asked import RanksOnOneSide  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(RanksOnOneSide(tuple(sorted(first.keys() ^ second.keys()))))
     comparisons: dict[str, Comparison] = {}
     lines: list[str] = []
     for rank, before in sorted(first.items()):
         try:
             comparison, of_rank = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
         except NotMeasured as problem:
-            refuse("diff", f"rank {rank}: {problem}")
+            from pytest_torchprof.reasons.composed import OfRank  # noqa: PLC0415 - only what is not measured needs it
+
+            refuse("diff", OfRank(rank, problem.reason))
             return UNKNOWN
         comparisons[str(rank)] = comparison
         lines += [f"rank {rank}:", *(f"  {line}" for line in of_rank)]
@@ -223,8 +227,10 @@ def _of_recording_and_baseline(
     nodeid, label = profile.trace.of_test
     keys = [*entries] if nodeid is None else [key_of(nodeid, label)]
     if len(keys) != 1 or keys[0] not in entries:
-        of = "no test that it names" if nodeid is None else keys[0]
-        raise UsageError(f"{recording} is of {of}, and {file} has entries of {first_of(sorted(entries)) or 'no test'}")
+        from pytest_torchprof.reasons.files_asked import NoEntryOfRecording  # noqa: PLC0415 - only a mistake needs it
+
+        test = None if nodeid is None else keys[0]
+        raise UsageError.because(NoEntryOfRecording(str(recording), test, str(file), tuple(sorted(entries))))
     (key,) = keys
     kept = {key: entries[key]}
     measured = {key: entry_of(profile, source_hash=entries[key].source)}
@@ -270,7 +276,9 @@ def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
         nodeid, label = profile.trace.of_test
         name = path.relative_to(folder).as_posix() if nodeid is None else f"{nodeid}{f' ({label})' if label else ''}"
         if name in paths:
-            raise UsageError(f"{paths[name]} and {path} are both of {name}; compare jobs of several ranks with {RANKS}")
+            from pytest_torchprof.reasons.files_asked import RecordedTwice  # noqa: PLC0415 - only a mistake needs it
+
+            raise UsageError.because(RecordedTwice(str(paths[name]), str(path), name))
         paths[name] = path
     return paths
 
@@ -290,14 +298,17 @@ def _of_recordings(
 def _is_baseline(path: Path) -> bool:
     """Distinguish a baseline file, even a damaged one, from a recording by its first bytes: both are JSON objects."""
     if is_special(path):
-        raise UnreadableRecording(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
+        from pytest_torchprof.reasons.files_asked import NoRegularFile  # noqa: PLC0415 - only a mistake needs it
+
+        raise UnreadableRecording.because(NoRegularFile(str(path)))
     try:
         with path.open("rb") as file:
             head = file.read(_PEEK)
     except (OSError, ValueError) as error:
-        code = Code.RECORDING_MISSING if isinstance(error, FileNotFoundError) else Code.RECORDING_UNREADABLE
-        problem = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise UnreadableRecording(problem, code) from None
+        from pytest_torchprof.reasons.files_asked import FileNotRead  # noqa: PLC0415 - only a failure needs it
+
+        why = getattr(error, "strerror", None) or str(error)
+        raise UnreadableRecording.because(FileNotRead(str(path), why, isinstance(error, FileNotFoundError))) from None
     if any(key in head for key in (b'"traceEvents"', b'"schemaVersion"', b'"torchprof"')):
         return False
     begins = head.lstrip()

@@ -7,11 +7,11 @@ import sys
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UsageError
+from pytest_torchprof.cli import unknown
 from pytest_torchprof.reasons.articles import articles as of_messages
+from pytest_torchprof.reasons.command_line import WordOf
 from pytest_torchprof.text.documentation import articles, plain
 from pytest_torchprof.text.lines import in_lines
-from pytest_torchprof.text.suggestions import nearest
 from pytest_torchprof.text.wrapping import WIDTH
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
     asked = ["-".join(asked)] if "-".join(asked) in known or not known.keys() & asked else asked
     for word in asked:
         if word not in known:
-            raise UsageError(f"nothing is known of {word!r}; {nearest(word, known)}")
+            raise unknown(WordOf.EXPLANATION, word, known)
     sys.stdout.write("\n".join("\n".join([word, *_shown(known[word].lines), ""]) for word in asked))
     return 0
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.stacks import StackKind, stack_kinds, stacks_of
 from pytest_torchprof.cli import UsageError, add_device
 from pytest_torchprof.profiles import load_file
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import flamegraphs
 from pytest_torchprof.report.flamegraphs import WEIGHTS
-from pytest_torchprof.text import counted, enumerated
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -75,7 +74,9 @@ def run(arguments: Namespace) -> int:
     given = {"--by": arguments.by, "--weight": arguments.weight, "--device": arguments.device}
     for option in _WITHOUT[form]:
         if given[option] is not None:
-            raise UsageError(f"{form} does not go with {option}")
+            from pytest_torchprof.reasons.command_line import OptionsExclude  # noqa: PLC0415 - only a mistake needs it
+
+            raise UsageError.because(OptionsExclude(form, option))
     content, summary = _lanes(path) if form == _LANES else _stacks(arguments)
     if out is None:
         sys.stdout.write(content.decode())
@@ -98,8 +99,9 @@ def _stacks(arguments: Namespace) -> tuple[bytes, str]:
     recorded = stack_kinds(profile.trace)
     by = arguments.by or recorded[0].value
     if by not in recorded:
-        expected = enumerated([kind.value for kind in recorded])
-        raise UsageError(f"--by {by}: that is not in the recording; expected {expected}")
+        from pytest_torchprof.reasons.files_asked import StacksNotRecorded  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(StacksNotRecorded(by, tuple(kind.value for kind in recorded)))
     tree = stacks_of(profile, StackKind(by))
     summary = f"{counted(len(tree.names), 'frame')} by {by}"
     if arguments.form == _SPEEDSCOPE:
@@ -111,7 +113,9 @@ def _stacks(arguments: Namespace) -> tuple[bytes, str]:
 def _weight(asked: str | None, tree: StackTree) -> str:
     weight = asked or ("gpu" if any(tree.gpu_ns) else "cpu")
     if weight == "gpu" and not any(tree.gpu_ns):
-        raise TorchprofError("--weight gpu: nothing in the steps ran on a GPU; use --weight cpu", Code.NOT_IN_RECORDING)
+        from pytest_torchprof.reasons.files_asked import NoGpuWorkToDraw  # noqa: PLC0415 - only a mistake needs it
+
+        raise TorchprofError.because(NoGpuWorkToDraw())
     return weight
 
 
@@ -121,4 +125,6 @@ def _write(path: str, content: bytes) -> None:
         with open(path, "wb") as file:  # noqa: PTH123 - see recording
             file.write(packed)
     except OSError as error:
-        raise TorchprofError(f"{path} cannot be written: {error.strerror}.", Code.REPORT_NOT_WRITTEN) from None
+        from pytest_torchprof.reasons.reports import FileNotWritten  # noqa: PLC0415 - only a failure needs it
+
+        raise TorchprofError.because(FileNotWritten.of(path, error)) from None

@@ -15,11 +15,9 @@ from msgspec.structs import replace
 
 from pytest_torchprof.cli import UsageError, add_limits, fleet_read, sentence, whole
 from pytest_torchprof.cli.fleet_read import exit_status_of, note
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.text import counted, enumerated, first_of
 from pytest_torchprof.text.tables import on_screen
-from pytest_torchprof.text.units import show_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -198,9 +196,9 @@ def _retry(arguments: Namespace) -> int:
         with folder_of_run(arguments.folder, arguments.retries) as before:
             frozen = before.frozen()
             if frozen.version != version("pytest-torchprof"):
-                raise UsageError(
-                    f"{before.shown} holds a run with other {_ASKED['version']}; run it into another folder"
-                )
+                from pytest_torchprof.reasons.command_line_fleet import OtherRunThere, RunPart  # noqa: PLC0415 - only a mistake needs it
+
+                raise UsageError.because(OtherRunThere(before.shown, RunPart.VERSION, is_retry=True))
             places = before.known(note).places
             bad = [task for task in frozen.tasks() if (at := places.get(task.key)) is not None and at.is_quarantined]
             folder = replace(before, writer=f"retry{1 + max(map(retry_of, before.parts()), default=0)}")
@@ -255,8 +253,9 @@ def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: i
     shown, records = Examples(), folder.known(lambda _: None)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
-        text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
-        raise TorchprofError(f"{text}; torchprof fleet run judges them", Code.BAD_RECORD)
+        from pytest_torchprof.reasons.fleet_folders import FilesWithoutRecord  # noqa: PLC0415 - only a failure needs it
+
+        raise TorchprofError.because(FilesWithoutRecord(folder.shown, missing, len(own)))
     if shard.is_all:
         summary = folder.sum_up(frozen, records, shown.see, shown.see_job)
     else:
@@ -271,20 +270,27 @@ def _bounds(arguments: Namespace) -> Bounds:
     from pytest_torchprof.fleet.bounds import Bounds  # noqa: PLC0415
     from pytest_torchprof.limits.quantities import duration_us, size_bytes  # noqa: PLC0415
 
-    def read(option: str, quantity: Callable[[object], float], text: str, expected: str) -> float:
-        try:
-            return quantity(_number_or_text(text))
-        except UnknownLimit:
-            raise UsageError(f"{option}: expected {expected}, got {text!r}") from None
+    try:
+        memory_bytes = int(size_bytes(_number_or_text(arguments.memory)))
+    except UnknownLimit:
+        from pytest_torchprof.reasons.command_line_fleet import NoQuantity, Quantity  # noqa: PLC0415 - only a mistake needs it
 
-    # What limits take as examples is far too little for files and processes.
-    memory_bytes = int(read("--memory", size_bytes, arguments.memory, f'a size such as "{_MEMORY}"'))
-    timeout = f'a duration such as "{_TIMEOUT}", or seconds as a number'
-    timeout_s = read("--timeout", duration_us, arguments.timeout, timeout) / 1e6
+        # What limits take as an example is far too little for a process.
+        raise UsageError.because(NoQuantity("--memory", Quantity.SIZE, _MEMORY, arguments.memory)) from None
+    try:
+        timeout_s = duration_us(_number_or_text(arguments.timeout)) / 1e6
+    except UnknownLimit:
+        from pytest_torchprof.reasons.command_line_fleet import NoQuantity, Quantity  # noqa: PLC0415 - as above
+
+        raise UsageError.because(NoQuantity("--timeout", Quantity.DURATION, _TIMEOUT, arguments.timeout)) from None
     if memory_bytes < _LEAST_BYTES:
-        raise UsageError(f"--memory {arguments.memory}: expected at least {show_bytes(_LEAST_BYTES)}")
+        from pytest_torchprof.reasons.command_line_fleet import TooLittleMemory  # noqa: PLC0415 - as above
+
+        raise UsageError.because(TooLittleMemory(arguments.memory, _LEAST_BYTES))
     if timeout_s <= 0:
-        raise UsageError(f"--timeout {arguments.timeout}: expected more than nothing")
+        from pytest_torchprof.reasons.command_line import OptionTakes, WrongOption  # noqa: PLC0415 - as above
+
+        raise UsageError.because(WrongOption("--timeout", arguments.timeout, OptionTakes.SOME_TIME))
     return Bounds(memory_bytes=memory_bytes, timeout_s=timeout_s)
 
 
@@ -340,7 +346,9 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         # However they are written.
         same = read_limit_texts(before) == read_limit_texts(value) if name == "limits" else before == value
         if not same:
-            raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
+            from pytest_torchprof.reasons.command_line_fleet import OtherRunThere, RunPart  # noqa: PLC0415 - only a mistake needs it
+
+            raise UsageError.because(OtherRunThere(folder.shown, RunPart[name.upper()]))
     if is_new:
         over = passed_over(arguments.source, arguments.into, elsewhere)
         if over.archives or over.links:
@@ -368,7 +376,9 @@ def _refuse_idle(path: Path, rules: Sequence[FleetRule], files: Sequence[Listed]
 
     names, of_files = [str(rule.name) for rule in rules], takers(rules, files)
     if unused := [name for name, numbers in zip(names, of_files, strict=True) if not numbers]:
-        raise UsageError(f"{path}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
+        from pytest_torchprof.reasons.command_line_fleet import RulesIdle  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(RulesIdle(str(path), tuple(unused)))
     for number, numbers in enumerate(of_files):
         if number not in numbers:
             before = enumerated([names[other] for other in sorted(numbers)])
@@ -377,12 +387,6 @@ def _refuse_idle(path: Path, rules: Sequence[FleetRule], files: Sequence[Listed]
 
 _NAMED: Final = 3
 """How many files a note names."""
-_ASKED: Final = {
-    "version": "code: it is of another version of pytest-torchprof",
-    "sources": "sources",
-    "limits": "limits",
-    "rules": "rules",
-}
 
 
 def _note_changes(frozen: FrozenList, arguments: Namespace, elsewhere: Elsewhere) -> None:

@@ -11,11 +11,10 @@ import msgspec
 
 from pytest_torchprof.cli import UsageError, whole
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.text import json_text, printable_line
-from pytest_torchprof.text.suggestions import nearest
+from pytest_torchprof.text.suggestions import choices_like
 from pytest_torchprof.text.tables import terminal_width
 from pytest_torchprof.text.units import show_bytes
 
@@ -106,7 +105,9 @@ _LONGEST: Final = 500
 def _output(text: str) -> Path:
     path = Path(text)
     if path.suffix not in (_PAGE, _ROWS):
-        raise UsageError(f"-o {text}: expected a file that ends in {_PAGE} or {_ROWS}")
+        from pytest_torchprof.reasons.command_line import OptionTakes, WrongOption  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(WrongOption("-o", text, OptionTakes.PAGE_OR_ROWS))
     return path
 
 
@@ -164,7 +165,9 @@ def _keys(asked: Iterable[str], frozen: FrozenList) -> tuple[str, ...]:
     known = {*USUAL, RULE, *(name for file in frozen.files for name in file.metadata)}
     for key in keys:
         if key not in known:
-            raise UsageError(f"--by {key}: {nearest(key, known)}")
+            from pytest_torchprof.reasons.command_line_fleet import UnknownGrouping  # noqa: PLC0415 - only a mistake needs it
+
+            raise UsageError.because(UnknownGrouping(key, *choices_like(key, known)))
     return keys
 
 
@@ -176,6 +179,7 @@ def _write(path: Path, parts: Iterable[bytes]) -> str:
             file.writelines(parts)
         size = path.stat().st_size
     except OSError as error:
-        problem = f"{path}: cannot be written: {error.strerror or error}"
-        raise TorchprofError(problem, Code.REPORT_NOT_WRITTEN) from None
+        from pytest_torchprof.reasons.reports import FileNotWritten  # noqa: PLC0415 - only a failure needs it
+
+        raise TorchprofError.because(FileNotWritten.of(path, error)) from None
     return f"{path}: {show_bytes(size)}\n"

@@ -55,10 +55,11 @@ from pytest_torchprof.history.texts import (
 from pytest_torchprof.history.time_texts import machine_of, time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.command_line import OptionTakes, WrongOption
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.history_asked import NoRecordThere, NotMeasuredThere, RecordsWait
 from pytest_torchprof.system.remote.addresses import protocol_of
-from pytest_torchprof.text import counted, first_of, printable
+from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _where(text: str) -> Where:
 def _kinds(value: str) -> frozenset[str]:
     kinds = frozenset(value.split(","))
     if not kinds <= {"counts", "times"}:
-        raise UsageError(f"--fail-on {value}: expected counts, times or counts,times")
+        raise UsageError.because(WrongOption("--fail-on", value, OptionTakes.JUDGED))
     return kinds
 
 
@@ -261,8 +262,7 @@ def _on_machine(
             *(series.key.hardware for series in all_series),
             *(machine_of(times.times) for times in judged),
         }
-        problem = f"--machine {name}: the test was not measured there; it was on {first_of(sorted(known))}"
-        raise TorchprofError(problem, Code.NO_HISTORY)
+        raise TorchprofError.because(NotMeasuredThere(name, tuple(sorted(known))))
     return series, own
 
 
@@ -303,7 +303,7 @@ def _some_records_of(source: str) -> Iterator[RunRecord | BadRecord]:
         is_empty = False
         yield record
     if is_empty:
-        yield BadRecord(f"{source}: no record of a run is there")
+        yield BadRecord.because(NoRecordThere(source))
 
 
 def _records_of(source: str) -> Iterable[RunRecord | BadRecord]:
@@ -350,6 +350,6 @@ def _push(arguments: Namespace) -> int:
                 outbox.remove([record.uuid])
                 sent += 1
     except StoreUnusable as problem:
-        raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
+        raise TorchprofError.because(RecordsWait(problem.reason, OUTBOX)) from None
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE

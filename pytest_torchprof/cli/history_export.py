@@ -11,8 +11,8 @@ from pytest_torchprof.cli.history_read import believed, read_branch, run_named, 
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.results import exported_figures, figures_in, results_in, with_names_now
 from pytest_torchprof.history.store import records_of
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.history_asked import FiguresAlone, NoSuchForm, OnlyStoppedRuns, RecordUnread
 from pytest_torchprof.report import reporters
 from pytest_torchprof.report.history import OF_MANY_RUNS, OF_ONE_RUN
 
@@ -31,7 +31,7 @@ _TABLES: Final = {**OF_MANY_RUNS, **OF_ONE_RUN}
 def export(arguments: Namespace) -> Iterable[str]:
     """Return the parts of the file that is asked for; TorchprofError if it cannot be made."""
     if arguments.form not in _TABLES and arguments.form not in reporters():
-        raise UsageError(f"--as {arguments.form}: expected one of {' '.join(reporters())}")
+        raise UsageError.because(NoSuchForm(arguments.form, tuple(reporters())))
     store = store_that_is_there(arguments.store)
     if arguments.run is None and arguments.form in OF_MANY_RUNS:
         notes = notes_by_subject(believed(store.notes()))
@@ -40,7 +40,7 @@ def export(arguments: Namespace) -> Iterable[str]:
     uuid = _newest(read_branch(arguments)[0]) if arguments.run is None else run_named(store, arguments.run)
     for record in believed(records_of(store, {uuid})):
         return [reporters()[arguments.form](_results(record, arguments.form, store))]
-    raise TorchprofError(f"{store.shown}: no record is called {uuid}, or it cannot be read", Code.NO_HISTORY)
+    raise TorchprofError.because(RecordUnread(store.shown, uuid))
 
 
 def _results(record: RunRecord, form: str, store: Store) -> RunResults:
@@ -50,14 +50,12 @@ def _results(record: RunRecord, form: str, store: Store) -> RunResults:
         notes = notes_by_subject(believed(store.notes()))
         return with_names_now(figures_in(record) if has_figures_alone else results_in(record), notes)
     if has_figures_alone:
-        can = f"{' '.join(_TABLES)} can be made of it"
-        why = f"its record, by pytest-torchprof {record.version}, holds figures alone: {can}"
-        raise TorchprofError(f"{store.shown}: {record.uuid}: no report: {why}", Code.NO_HISTORY)
+        raise TorchprofError.because(FiguresAlone(store.shown, record.uuid, record.version, tuple(_TABLES)))
     return results_in(record)
 
 
 def _newest(branch: BranchRuns) -> str:
     complete = [run for run in branch.runs if run.complete]
     if not complete:
-        raise TorchprofError(f"{branch.branch} has no run that was not stopped", Code.NO_HISTORY)
+        raise TorchprofError.because(OnlyStoppedRuns(branch.branch))
     return complete[-1].uuid

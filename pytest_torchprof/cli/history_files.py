@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.cli.history_read import add_choice_of_runs, read_branch
 from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.times import judged_times, time_events
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.reports import FileNotWritten
 from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
@@ -66,5 +66,4 @@ def _write_parts(path: Path | None, parts: Iterable[str]) -> None:
         with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(parts)
     except OSError as error:
-        problem = f"{path}: cannot be written: {error.strerror or error}"
-        raise TorchprofError(problem, Code.REPORT_NOT_WRITTEN) from None
+        raise TorchprofError.because(FileNotWritten.of(path, error)) from None

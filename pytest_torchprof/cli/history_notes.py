@@ -22,9 +22,20 @@ from pytest_torchprof.history.project import project_at
 from pytest_torchprof.history.series import all_lacking, all_stopped
 from pytest_torchprof.history.store import heads_of, records_of
 from pytest_torchprof.history.times import judged_times, time_events
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, first_of, printable
+from pytest_torchprof.reasons.history_asked import TooFewDigits
+from pytest_torchprof.reasons.history_asked_notes import (
+    NameOfNoTest,
+    NameTakenBack,
+    NoRecordOfProject,
+    NoRemote,
+    NothingOfId,
+    OneForMany,
+    SeveralOfId,
+    TextLength,
+    TwoTests,
+)
+from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.suggestions import near
 
 if TYPE_CHECKING:
@@ -71,7 +82,7 @@ def _accept(arguments: Namespace) -> int:
     reason = _limited(arguments.reason, "REASON")
     branch, all_series = read_branch(arguments)
     subjects = _subjects(branch, all_series)
-    event = _the_one(arguments.event, subjects, "event")
+    event = _the_one(arguments.event, subjects)
     subject = subjects[event]
     for part in subject.parts:
         store.add_note(note_now(NoteKind.ACCEPTED, part, reason))
@@ -124,7 +135,7 @@ def _alias(arguments: Namespace) -> int:
     others = notes_by_subject([*(own for own in believed(store.notes()) if own.key != note.key)])
     now = others.project_now if arguments.project else others.name_now
     if old != new and now(new) == old:
-        raise TorchprofError(f"{new} is an earlier name of {old} already", Code.BAD_USAGE)
+        raise TorchprofError.because(NameTakenBack(old, new))
     store.add_note(note)
     answer = f"{old}: no other name any more" if old == new else f"{old} is {new} now"
     sys.stdout.write(f"{printable(answer)}\n")
@@ -134,8 +145,7 @@ def _alias(arguments: Namespace) -> int:
 def _project(address: str, name: str) -> str:
     project = project_at(address)
     if project is None:
-        example = "expected one such as github.com/owner/name"
-        raise TorchprofError(f"{name} {address!r} is no address of a remote; {example}", Code.BAD_USAGE)
+        raise TorchprofError.because(NoRemote(name, address))
     return project
 
 
@@ -144,14 +154,13 @@ def _refuse_unknown_project(store: Store, name: str) -> None:
     commits = (head.commit for head in believed(heads_of(store)))
     names = {commit.project for commit in commits if commit is not None and commit.project is not None}
     if name not in names:
-        known = first_of(sorted(names)) or "none that has a name"
-        raise TorchprofError(f"the history has no record of the project {name}; it has {known}", Code.NO_HISTORY)
+        raise TorchprofError.because(NoRecordOfProject(name, tuple(sorted(names))))
 
 
 def _refuse_two_tests(store: Store, old: str, new: str) -> set[str]:
     """Return the tests of all runs; TorchprofError for an old name that none has, and where a run has both."""
     if old.endswith(ALL_OF) != new.endswith(ALL_OF):
-        raise TorchprofError(f"{old} and {new}: both end in {ALL_OF}, or none of them", Code.BAD_USAGE)
+        raise TorchprofError.because(OneForMany(old, new))
     renamed = notes_by_subject([note_now(NoteKind.ALIAS, old, new)])
     names: set[str] = set()
     both = None
@@ -163,22 +172,12 @@ def _refuse_two_tests(store: Store, old: str, new: str) -> set[str]:
                 both = record.uuid, test, later
     for name in (old, new):
         if "::" not in name and name not in names:
-            raise TorchprofError(f"{name} names no test: {_written(name)}", Code.BAD_USAGE)
+            raise TorchprofError.because(NameOfNoTest(name, is_file=name.endswith(".py")))
     if not any(_is_meant(old, test) for test in names):
         raise no_such_test(old, names)
     if both is not None:
-        uuid, earlier, later = both
-        problem = f"the run {uuid} measured {earlier} and {later} alike: they are two tests, and no alias joins them"
-        raise TorchprofError(problem, Code.BAD_USAGE)
+        raise TorchprofError.because(TwoTests(*both))
     return names
-
-
-def _written(name: str) -> str:
-    """Return what to write for what has the form of a file or of a folder."""
-    if name.endswith(".py"):
-        return f"{name}{ALL_OF} stands for all tests of the file"
-    example = f"'tests/test_old.py{ALL_OF}' 'tests/test_new.py{ALL_OF}'"
-    return f"expected a test, or a file, such as {example}; of a folder each file has an alias of its own"
 
 
 def _is_meant(name: str, test: str) -> bool:
@@ -199,7 +198,7 @@ def _note(arguments: Namespace) -> int:
     text = _limited(arguments.text, "TEXT")
     branch, all_series = read_branch(arguments)
     subjects = _subjects(branch, all_series)
-    subject = _the_one(arguments.subject, [*subjects, *branch.commits], "event or commit")
+    subject = _the_one(arguments.subject, [*subjects, *branch.commits], or_commit=True)
     # An event has another id as soon as it has another test: what is said is said of its parts.
     for part in subjects[subject].parts if subject in subjects else [subject]:
         store.add_note(note_now(NoteKind.REMARK, part, text))
@@ -207,22 +206,20 @@ def _note(arguments: Namespace) -> int:
     return 0
 
 
-def _the_one(beginning: str, ids: Collection[str], kind: str) -> str:
+def _the_one(beginning: str, ids: Collection[str], *, or_commit: bool = False) -> str:
     """Return the id that begins so; TorchprofError for none and for several."""
     known = sorted({known for known in ids if known.startswith(beginning.lower())})
     if len(beginning) < _SHORTEST:
-        raise TorchprofError(f"{beginning!r} is too short: give at least {_SHORTEST} digits of the id", Code.BAD_USAGE)
+        raise TorchprofError.because(TooFewDigits(beginning, _SHORTEST))
     if not known:
-        problem = f"no {kind} of this branch begins with {beginning!r}; torchprof history changes STORE lists them"
-        raise TorchprofError(problem, Code.NO_HISTORY)
+        raise TorchprofError.because(NothingOfId(beginning, or_commit=or_commit))
     if len(known) > 1:
-        whole = "torchprof history changes STORE --json has them whole"
-        raise TorchprofError(f"{beginning!r} begins {len(known)} ids: give more digits; {whole}", Code.BAD_USAGE)
+        raise TorchprofError.because(SeveralOfId(beginning, len(known)))
     return known[0]
 
 
 def _limited(text: str, name: str) -> str:
     if not text.strip() or len(text) > LONGEST:
-        raise TorchprofError(f"{name} has {len(text)} characters; expected 1 to {LONGEST}", Code.BAD_USAGE)
+        raise TorchprofError.because(TextLength(name, len(text) if text.strip() else 0, LONGEST))
     # What is no UTF-8 on a command line is a lone surrogate, which JSON does not have.
     return text.encode(errors="backslashreplace").decode()

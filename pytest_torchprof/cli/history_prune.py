@@ -13,6 +13,7 @@ from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.history_read import believed, day, run_named, store_that_is_there
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
+from pytest_torchprof.reasons.command_line import Needed, NotGiven, OptionTakes, WrongOption
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.tables import on_screen
 
@@ -48,7 +49,7 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) == 0:
-        raise UsageError(f"--keep {text}: expected how many runs stay, 1 or more")
+        raise UsageError.because(WrongOption("--keep", text, OptionTakes.RUNS_KEPT))
     return int(text)
 
 
@@ -63,7 +64,7 @@ def _id_of(store: Store, beginning: str) -> str:
 
 def _prune(arguments: Namespace) -> int:
     if [arguments.before, arguments.keep, arguments.run].count(None) != _CHOICES - 1:
-        raise UsageError("expected --before DATE, --keep N or --run RUN, one of them")
+        raise UsageError.because(NotGiven(Needed.RUNS_TO_PRUNE))
     store = store_that_is_there(arguments.store)
     runs = sorted(_Dated(run.began, run.uuid) for run in believed(read_many(RunReader(), store.packed())))
     if arguments.before is not None:

@@ -20,10 +20,10 @@ from pytest_torchprof.history.runs import branch_runs
 from pytest_torchprof.history.series import series_of
 from pytest_torchprof.history.store import heads_of
 from pytest_torchprof.history.stores import database_at, has_tables, store_at
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import first_of, more_text, printable, quoted
-from pytest_torchprof.text.suggestions import near
+from pytest_torchprof.reasons.history_asked import NoDate, NoHistory, NoSuchRun, NoSuchTest, SeveralRuns, TooFewDigits
+from pytest_torchprof.text import more_text, printable
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -58,7 +58,7 @@ def day(text: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(text), time(), UTC)
     except ValueError:
-        raise UsageError(f"{text!r} is no date; expected one such as 2026-05-01") from None
+        raise UsageError.because(NoDate(text)) from None
 
 
 def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
@@ -133,17 +133,14 @@ def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> lis
 
 def no_such_test(test: str, known: Collection[str]) -> TorchprofError:
     """Return the error for a name that no test of a history has, with the nearest one, or some where none is near."""
-    meant = near(test, known)
-    hint = f"it has {first_of(sorted(known))}" if meant is None else f"did you mean {meant!r}?"
-    return TorchprofError(f"the history has no test {test!r}; {hint}", Code.NO_HISTORY)
+    return TorchprofError.because(NoSuchTest(test, *choices_like(test, known)))
 
 
 def store_that_is_there(where: Where) -> Store:
     """Return a store that somebody has made; TorchprofError for another."""
     store = store_at(where)
     if not store.is_there:
-        problem = f"{store.shown}: there is no history; pytest --torchprof-history={quoted(store.shown)} makes it"
-        raise TorchprofError(problem, Code.NO_HISTORY)
+        raise TorchprofError.because(NoHistory(store.shown))
     return store
 
 
@@ -165,16 +162,13 @@ def believed(records: Iterable[Read | BadRecord], refused: list[BadRecord] | Non
 def run_named(store: Store, beginning: str) -> str:
     """Return the id of the run whose id or commit begins so; TorchprofError for none and for several."""
     if len(beginning) < _SHORTEST:
-        problem = f"--run {beginning}: too short: give at least {_SHORTEST} digits of its id or its commit"
-        raise TorchprofError(problem, Code.BAD_USAGE)
+        raise TorchprofError.because(TooFewDigits(beginning, _SHORTEST, of_run=True))
     heads = [head for head in believed(heads_of(store)) if any(id_.startswith(beginning.lower()) for id_ in _ids(head))]
     if not heads:
-        problem = f"{store.shown} has no run whose id or commit begins with {beginning}"
-        raise TorchprofError(problem, Code.NO_HISTORY)
+        raise TorchprofError.because(NoSuchRun(store.shown, beginning))
     if len(heads) > 1:
-        ids = first_of([head.uuid for head in sorted(heads, key=lambda head: head.began)])
-        problem = f"--run {beginning}: {len(heads)} runs have it in their id or commit; give the id of one: {ids}"
-        raise TorchprofError(problem, Code.BAD_USAGE)
+        ids = tuple(head.uuid for head in sorted(heads, key=lambda head: head.began))
+        raise TorchprofError.because(SeveralRuns(beginning, ids))
     return heads[0].uuid
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pytest_torchprof.cli import whole
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.perfetto import with_lanes
 
@@ -70,8 +69,9 @@ def run(arguments: Namespace) -> int:
         while not once.done and time.monotonic() < until:
             server.handle_request()
         if not once.done:
-            problem = f"nobody asked for {path} within {wait} s: open the link in a browser here, or raise --wait"
-            raise TorchprofError(problem, Code.RECORDING_NOT_FETCHED)
+            from pytest_torchprof.reasons.files_asked import NobodyAsked  # noqa: PLC0415 - only a failure needs it
+
+            raise TorchprofError.because(NobodyAsked(path, wait))
     return 0
 
 
@@ -126,10 +126,8 @@ def _listening(once: _Once) -> HTTPServer:
     try:
         server = HTTPServer(("127.0.0.1", PORT), partial(_Handler, once))
     except OSError as error:
-        problem = (
-            f"127.0.0.1:{PORT} cannot be used ({error.strerror}), and Perfetto's page reads from no other address. End "
-            "the program that uses it, such as trace_processor --httpd or another torchprof open."
-        )
-        raise TorchprofError(problem, Code.PORT_IN_USE) from None
+        from pytest_torchprof.reasons.files_asked import PortTaken  # noqa: PLC0415 - only a failure needs it
+
+        raise TorchprofError.because(PortTaken(PORT, str(error.strerror))) from None
     server.timeout = _POLL_S
     return server

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of
-from pytest_torchprof.cli import RANKS, UsageError
+from pytest_torchprof.cli import UsageError
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
 from pytest_torchprof.profiles import load_each
 
@@ -34,7 +34,9 @@ def _parts(
     folder: str, device: str | None, look: Callable[[Profile, RankPart], None] | None, own_kernels: OwnKernels
 ) -> Iterator[RankPart]:
     if not os.path.isdir(folder):  # noqa: PTH112 - see recording
-        raise UsageError(f"{RANKS} takes a folder with the recordings of a job's ranks, not {folder}")
+        from pytest_torchprof.reasons.files_asked import RanksOfNoFolder  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(RanksOfNoFolder(folder))
     for read in load_each(folder, device=device):
         profile = read.with_own_kernels(own_kernels)
         part = part_of(profile)

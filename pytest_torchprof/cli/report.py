@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import add_device
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.replacing import replacing
 
@@ -69,5 +68,6 @@ def _write(path: Path, text: str) -> None:
         with replacing(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        problem = f"{path}: cannot be written: {error.strerror or error}"
-        raise TorchprofError(problem, Code.REPORT_NOT_WRITTEN) from None
+        from pytest_torchprof.reasons.reports import FileNotWritten  # noqa: PLC0415 - only a failure needs it
+
+        raise TorchprofError.because(FileNotWritten.of(path, error)) from None

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.result import Result, as_reported, from_report
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
@@ -49,11 +48,14 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
     try:
         document = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_finite)
     except (OSError, ValueError, RecursionError) as problem:
-        raise TorchprofError(f"{path}: is no JSON report: {problem}", Code.RECORDING_DAMAGED) from None
+        from pytest_torchprof.reasons.reports import NoReport  # noqa: PLC0415 - a report that can be read needs none of these
+
+        raise TorchprofError.because(NoReport(str(path), str(problem))) from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if isinstance(schema, int) and schema > SCHEMA:
-        text = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
-        raise TorchprofError(f"{text}; upgrade it", Code.RECORDING_NEWER)
+        from pytest_torchprof.reasons.reports import NewerReport  # noqa: PLC0415 - as above
+
+        raise TorchprofError.because(NewerReport(str(path), schema, SCHEMA))
     try:
         if isinstance(document, dict) and isinstance(results := document.get("results"), list):
             document["results"] = [from_report(entry) if isinstance(entry, dict) else entry for entry in results]
@@ -61,11 +63,13 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
         for result in report.results:
             as_reported(result)  # This version may have no words for facts of the right type.
     except (LookupError, ValueError) as problem:  # msgspec's ValidationError is a ValueError.
-        text = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
-        raise TorchprofError(text, Code.RECORDING_DAMAGED) from None
+        from pytest_torchprof.reasons.reports import OtherReportForm  # noqa: PLC0415 - as above
+
+        raise TorchprofError.because(OtherReportForm(str(path), str(problem))) from None
     if not all(verdict.limit for result in report.results for verdict in result.limits):
-        text = f"{path}: was written by an earlier version of pytest-torchprof, which kept other facts of limits"
-        raise TorchprofError(f"{text}; write it again", Code.RECORDING_DAMAGED)
+        from pytest_torchprof.reasons.reports import EarlierReport  # noqa: PLC0415 - as above
+
+        raise TorchprofError.because(EarlierReport(str(path)))
     results = (
         entry if entry.environment else replace(entry, environment=report.environment) for entry in report.results
     )

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.report_file import is_report, read_report
 from pytest_torchprof.profiles import load_each, load_file
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name
-from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.recording.text import is_special
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.jobs import parts_beside
@@ -99,11 +98,15 @@ class Source:
 def opened(path: Path, device: str | None) -> Source:
     """Return a source; TorchprofError for a path that is neither a recording, a folder nor a report."""
     if is_special(path):
-        raise TorchprofError(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
+        from pytest_torchprof.reasons.files_asked import NoRegularFile  # noqa: PLC0415 - only a mistake needs it
+
+        raise TorchprofError.because(NoRegularFile(str(path)))
     if path.is_dir() or not is_report(path):
         return Source(path=path, device=device)
     if device is not None:
-        raise UsageError("--device is for recordings; a report says what was measured")
+        from pytest_torchprof.reasons.command_line import DeviceNotAsked, SaysDevice  # noqa: PLC0415 - as above
+
+        raise UsageError.because(DeviceNotAsked(SaysDevice.REPORT))
     results, environment = read_report(path)
     return Source(path=path, device=None, results=results, environment=environment)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_torchprof.cli import UsageError, add_limits, add_top
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, write_json
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.text import counted, printable_line
 from pytest_torchprof.text.tables import on_screen
@@ -68,7 +67,9 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     if arguments.json and not arguments.limit:
-        raise UsageError("--json prints verdicts on limits; give at least one --limit")
+        from pytest_torchprof.reasons.command_line import VerdictsOfNothing  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(VerdictsOfNothing())
     program = _program_of(arguments)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (help and usage errors do without)
     from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415
@@ -106,9 +107,13 @@ def _program_of(arguments: Namespace) -> list[str]:
         # Only after a "--" do its arguments no longer count as the option's.
         program = ["-m", *arguments.module, *arguments.program]
     if not program or program in (["-m"], ["-"]):
-        raise UsageError("expected a SCRIPT.py to run, or -m MODULE")
+        from pytest_torchprof.reasons.command_line import Needed, NotGiven  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(NotGiven(Needed.PROGRAM))
     if program[0] != "-m" and not os.path.isfile(program[0]):  # noqa: PTH113
-        raise UsageError(f"there is no script {printable_line(program[0])}")
+        from pytest_torchprof.reasons.command_line import NoSuchScript  # noqa: PLC0415 - only a mistake needs it
+
+        raise UsageError.because(NoSuchScript(program[0]))
     return program
 
 
@@ -131,5 +136,6 @@ def _save(profile: Profile | None, save: str, out: TextIO) -> None:
         profile.save(save)
         out.write(f"recording: {printable_line(save)}\n")
     else:
-        text = coded("there is no recording to save", Code.RECORDING_NOT_WRITTEN)
-        sys.stderr.write(f"torchprof run: {text}\n")
+        from pytest_torchprof.reasons.command_line import NothingToSave  # noqa: PLC0415 - only a failure needs it
+
+        sys.stderr.write(f"torchprof run: {NothingToSave()}\n")

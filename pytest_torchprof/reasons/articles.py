@@ -15,6 +15,8 @@ from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.chapters import CHAPTERS, PAGES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
+from pytest_torchprof.reasons.command_line import Needed, OptionTakes, SaysDevice, WordOf
+from pytest_torchprof.reasons.command_line_fleet import Quantity, RunPart
 from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
@@ -65,12 +67,18 @@ _VALUES: Final[Mapping[str, Any]] = {
     "Brings": Brings.LIMITS,
     "Lack": Lack.NAME,
     "NameOf": NameOf.FINDING,
+    "Needed": Needed.LIMIT,
     "NotOnesOwn": NotOnesOwn.COMMON,
+    "OptionTakes": OptionTakes.JUDGED,
     "PartOf": PartOf.VALUE,
     "StepFlaw": StepFlaw.NOT_CLOSED,
     "PatternForm": PatternForm.KERNEL,
+    "Quantity": Quantity.SIZE,
+    "RunPart": RunPart.SOURCES,
+    "SaysDevice": SaysDevice.REPORT,
     "Spelling": Spelling.SEVERAL,
     "ValueForm": ValueForm.WHOLE_NUMBER,
+    "WordOf": WordOf.OPTION,
     "SideName": SideName("<commit>"),
     "Absent | None": None,
     "DeviceTrouble | None": None,

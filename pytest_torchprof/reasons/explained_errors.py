@@ -89,6 +89,7 @@ ERRORS: Final[Mapping[str, Explained]] = {
         There are arguments on `torchprof`'s command line that do not belong there. `torchprof COMMAND --help` lists
         those that do.
         """,
+        remedy="write what the text says is expected",
     ),
     Code.NO_SUCH_DEVICE: Explained(
         """

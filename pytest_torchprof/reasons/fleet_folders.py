@@ -122,12 +122,13 @@ class TooManyForHistory(Reason, frozen=True):
 
 
 class FilesWithoutRecord(Reason, frozen=True):
-    """A run is to go into a history, and has not judged all of its files."""
+    """Files of a run are neither judged nor refused, and all are asked for."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False
     SENTENCE = "{folder}: {missing:file} of {files:grouped} {missing:has|have} no record"
     REMEDY = "torchprof fleet run judges them"
+    MEANING = "the run was stopped, or records were removed from its folder or cannot be read any more"
     ADVICE = "judge them with `torchprof fleet run`"
 
     folder: str
