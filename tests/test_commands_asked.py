@@ -117,6 +117,7 @@ def here(tmp_path, monkeypatch):
         ("report report.json -o a.html --device cpu", DeviceNotAsked, {"source": SaysDevice.REPORT}),
         ("report newer.json -o a.html", NewerReport, {"path": "newer.json", "schema": 99}),
         ("report a.json -o a.json/a.html", FileNotWritten, {"path": "a.json/a.html"}),
+        ("allow --from none.json --reason known", FileNotRead, {"path": "none.json", "is_missing": True}),
         ("allow --from broken.json --reason known", NoReport, {"path": "broken.json"}),
         ("allow --from other.json --reason known", OtherReportForm, {"path": "other.json"}),
         ("allow --from report.json --reason=", AllowedForNoReason, {}),

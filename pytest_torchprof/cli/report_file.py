@@ -47,7 +47,12 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
     """Return the results and the environment of the run; TorchprofError if they are not what this version writes."""
     try:
         document = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_finite)
-    except (OSError, ValueError, RecursionError) as problem:
+    except OSError as problem:
+        from pytest_torchprof.reasons.files_asked import FileNotRead  # noqa: PLC0415 - a report that can be read needs none
+
+        is_missing = isinstance(problem, FileNotFoundError)
+        raise TorchprofError.because(FileNotRead(str(path), problem.strerror or str(problem), is_missing)) from None
+    except (ValueError, RecursionError) as problem:
         from pytest_torchprof.reasons.reports import NoReport  # noqa: PLC0415 - a report that can be read needs none of these
 
         raise TorchprofError.because(NoReport(str(path), str(problem))) from None

@@ -40,7 +40,7 @@ class OutputNotWritten(Reason, frozen=True):
 
 
 class NoReport(Reason, frozen=True):
-    """A file that is to be a report is no JSON, or is not read."""
+    """A file that is to be a report is no JSON."""
 
     CODE = Code.RECORDING_DAMAGED
     FOR_THE_DOCTOR = False
