@@ -387,6 +387,84 @@ def test_a_refusal_with_a_reason_is_none_in_words(source):
     assert refused_in_words(source) == []
 
 
+CARRYING = ("against", "history", "testing")
+"""The folders whose errors are made of reasons, never of texts."""
+OF_TEXTS = {
+    *("TorchprofError", "UnknownLimit", "UnreadableRecording", "UnreadableBaseline"),
+    *("StoreUnusable", "BadRecord", "NewerRecord"),
+}
+"""Errors of ours that a text could make."""
+FOR_OTHERS = {"UsageError", "Contradiction", "NotPacked"}
+"""Errors that are shown by others, or caught at once: they are made of a reason, or of the texts of several."""
+
+
+@pytest.mark.parametrize("folder", CARRYING)
+def test_errors_carry_reasons(folder):
+    named = {path.relative_to(PACKAGE).as_posix(): path for path in (PACKAGE / folder).rglob("*.py")}
+    found = {name: made_of_texts(path.read_text()) for name, path in named.items()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def made_of_texts(source):
+    """Return the lines that make an error of a text, or put a code behind one."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return sorted(node.lineno for node in calls if is_made_of_text(node))
+
+
+def is_made_of_text(call):
+    """Return whether a call makes an error of something else than a reason."""
+    made = called(call.func)
+    if made in OF_TEXTS:
+        return bool(call.args)
+    if made == "coded":
+        return any(isinstance(code, ast.Attribute) and called(code.value) == "Code" for code in call.args[1:])
+    return made in FOR_OTHERS and not all(holds_reason(one) for one in call.args)
+
+
+def holds_reason(node):
+    """Return whether an expression is a reason that is made there, the text of one, or of several in lines."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else called(node.func)
+    return name in {"str", "join"} or name[:1].isupper()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise TorchprofError(f"{path} cannot be read: {error}", Code.BAD_OPTION)',
+        "raise TorchprofError(problem, Code.BAD_OPTION)",
+        'return errors.TorchprofError("; ".join(whys))',
+        'raise StoreUnusable(shown, "is a file")',
+        'yield BadRecord(f"{name}: cut off")',
+        "raise NewerRecord(text)",
+        'raise pytest.UsageError(f"{option}: expected a number")',
+        "raise pytest.UsageError(coded(text, Code.BAD_OPTION))",
+        "raise UsageError(message)",
+        'raise Contradiction(f"{test} was not measured, and has numbers")',
+        "return coded(text, Code.NO_GPU)",
+    ],
+)
+def test_an_error_that_is_made_of_a_text_is_found(source):
+    assert set(made_of_texts(source)) == {1}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise TorchprofError.because(NoGit())",
+        "raise StoreUnusable.of(shown, NoHistoryThere())",
+        "raise BadRecord.of(name, problem.why)",
+        "raise pytest.UsageError(str(OfHook(hook, plugin, problem.reason)))",
+        'raise pytest.UsageError("\\n".join(problems))',
+        "raise Contradiction(LocalWithJob())",
+        "return coded(printable_line(why.text), why.CODE)",
+    ],
+)
+def test_an_error_with_a_reason_is_made_of_no_text(source):
+    assert made_of_texts(source) == []
+
+
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
     absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective
@@ -397,6 +475,7 @@ OF_CODE_AND_RECORDINGS = """
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
     argument column field got hook keyword known measurements namespace of plugin rank rule step suffix tests
+    backend began branches date ended file_system modules option project record reference revision store
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "path culprit differing file files folder line location lock other others places recording root silent"
@@ -416,11 +495,15 @@ SENTENCES_OF_OTHERS = {
 NAMES_AND_VALUES = {
     "BaselineFailure.blamed": "a file",
     "BaselineFailure.gone": "tests",
+    "BadNotAfterGood.bad": "a commit",
+    "BadNotAfterGood.good": "a commit",
+    "BadNotAfterGood.parted_at": "a commit",
     "BoundsContradict.least": "a limit as the user wrote it",
     "BoundsContradict.most": "a limit as the user wrote it",
     "BaselineFailure.run_of_branch": "a commit and its day",
     "Change.what": "a kernel, or a number",
     "DeviceOfRanks.kind": "a kind of device",
+    "EarlierSchema.needed": "a revision of the schema",
     "Failure.causes": "names of limits",
     "GivenTwice.entry": "an entry as the user wrote it",
     "Hotspot.subject": "a kernel or an operator",
@@ -444,6 +527,7 @@ NAMES_AND_VALUES = {
     "NoNumberThere.value": "what stands in the file",
     "OddEvent.key": "an entry of an event",
     "OddEvent.value": "what stands in the file",
+    "RecordKeyTwice.key": "an entry of a record",
     "StampTooLate.value": "what stands in the file",
     "UnmeasuredOnBranch.known_as": "a code",
     "Verdict.expected": "a value as the user wrote it",
@@ -609,6 +693,11 @@ COMMON = {
     **dict.fromkeys(
         ("the kernels are the", "kernels are the same"), "a comparison says so of kernels that have other names"
     ),
+    "there is no such": "the same of a file",
+    "a number of ranks": "what a record has",
+    "are not in order": "the same of the rounds of a baseline",
+    "of the same id": "the same of a test's record",
+    "the same id": "what two records of a test have",
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
     "blocks per SM": "a key of recordings",

@@ -57,6 +57,7 @@ from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.stores import RecordsStay
 from pytest_torchprof.system.remote.addresses import protocol_of
 from pytest_torchprof.text import counted, first_of, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
@@ -350,6 +351,6 @@ def _push(arguments: Namespace) -> int:
                 outbox.remove([record.uuid])
                 sent += 1
     except StoreUnusable as problem:
-        raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
+        raise StoreUnusable.of(store.shown, RecordsStay(problem.cause, OUTBOX)) from None
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE

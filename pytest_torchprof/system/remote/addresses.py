@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote
 from pytest_torchprof.text import SHOWN_IN_URLS, enumerated, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MODULES: Final = {
     "s3": "s3fs",
@@ -44,12 +44,20 @@ def protocol_of(address: str) -> str:
 
 def why_not_installed(modules: Iterable[str], extra: str) -> str | None:
     """Return which of the modules are missing, and the command that installs them; None where all are there."""
-    missing = [module for module in modules if find_spec(module) is None]
-    if not missing:
+    if not (missing := not_installed(modules)):
         return None
+    return f"needs {enumerated(missing)}, which is not installed: {install_command(missing, extra)}"
+
+
+def not_installed(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return which of the modules are missing."""
+    return tuple(module for module in modules if find_spec(module) is None)
+
+
+def install_command(missing: Sequence[str], extra: str) -> str:
+    """Return the command that installs modules, with the extra of this package that brings some of them."""
     needed = [f"'pytest-torchprof[{extra}]'"] if _OF_EXTRAS & {*missing} else []
-    command = " ".join(["pip install", *needed, *(module for module in missing if module not in _OF_EXTRAS)])
-    return f"needs {enumerated(missing)}, which is not installed: {command}"
+    return " ".join(["pip install", *needed, *(module for module in missing if module not in _OF_EXTRAS)])
 
 
 def reason_without_secrets(error: Exception, address: str) -> str:
