@@ -71,7 +71,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if config.option.torchprof_against is None or against.is_side(config):
         return None
     if config.option.torchprof_suite is not None:
-        from pytest_torchprof.reasons.option_pairs import SuiteAgainstCommit
+        from pytest_torchprof.reasons.run_options import SuiteAgainstCommit
 
         raise pytest.UsageError(str(SuiteAgainstCommit()))
     from pytest_torchprof.against.request import read_times
@@ -98,7 +98,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if (lone := against.lone_option(config)) is not None:
-        from pytest_torchprof.reasons.option_pairs import OptionWithoutCommit
+        from pytest_torchprof.reasons.run_options import OptionWithoutCommit
 
         raise pytest.UsageError(str(OptionWithoutCommit(lone)))
     keywords = ""

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from facts import says, why_refused
 from repository import PACKAGE, SLOWER, TESTS, Repository, environment
 
 from pytest_torchprof.against import git, overlay
@@ -15,7 +16,16 @@ from pytest_torchprof.against.base import not_started
 from pytest_torchprof.against.outcomes import read_outcomes, write_outcomes
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.commit_gaps import NotStarted
+from pytest_torchprof.reasons.commits_asked import (
+    BranchAndTag,
+    CommitOfRemote,
+    NoCommitWithText,
+    NoSuchCommit,
+    NotInShallowClone,
+)
+from pytest_torchprof.reasons.commits_measured import OneOfSeveral
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.git_refusals import NoGit, NoWorkingTree, TestsOutside
 from pytest_torchprof.reasons.starting import LfsObjectMissing, SubmoduleLacksCommit, SubmoduleNotHere
 
 if TYPE_CHECKING:
@@ -251,6 +261,9 @@ def test_a_working_tree_that_cannot_be_written(tmp_path):
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
+OPTION = "--torchprof-against"
+
+
 def refusal(run) -> str:
     assert run.status == pytest.ExitCode.USAGE_ERROR
     assert "Traceback" not in run.out
@@ -259,8 +272,7 @@ def refusal(run) -> str:
 
 def test_an_unknown_commit(plain):
     said = refusal(plain.against("mian"))
-    assert "--torchprof-against=mian: there is no such commit in" in said
-    assert "[unknown-ref]" in said
+    assert str(NoSuchCommit(OPTION, "mian", str(plain.path), "", 1)) in said
 
 
 def test_a_name_that_is_a_branch_and_a_tag_of_another_commit(tmp_path):
@@ -268,9 +280,8 @@ def test_a_name_that_is_a_branch_and_a_tag_of_another_commit(tmp_path):
     made.git("tag", "--annotate", "--message", "released", "main")
     assert git.Repository.around(made.path).commit("main") == made.git("rev-parse", "HEAD").strip()
     made.commit()
-    with pytest.raises(TorchprofError, match="main is a branch, and a tag of another commit") as refused:
-        git.Repository.around(made.path).commit("main~1")
-    assert "say --torchprof-against=refs/heads/main or --torchprof-against=refs/tags/main" in str(refused.value)
+    refused = why_refused(lambda: git.Repository.around(made.path).commit("main~1"))
+    assert refused == BranchAndTag(OPTION, "main~1", "main")
     assert git.Repository.around(made.path).commit("refs/heads/main") == made.git("rev-parse", "HEAD").strip()
 
 
@@ -281,8 +292,8 @@ def test_a_commit_by_a_text_of_its_message(tmp_path):
     around = git.Repository.around(made.path)
     assert around.commit(":/even high") == sha
     assert around.commit("HEAD^{/even}") == sha
-    with pytest.raises(TorchprofError, match=r"no commit of .* has this text in its message"):
-        around.commit(":/lower")
+    refused = why_refused(lambda: around.commit(":/lower"))
+    assert refused == NoCommitWithText(OPTION, ":/lower", str(made.path))
 
 
 def test_a_branch_that_only_the_remote_has(plain, tmp_path):
@@ -290,36 +301,34 @@ def test_a_branch_that_only_the_remote_has(plain, tmp_path):
     clone.path = tmp_path / "clone"
     plain.git("branch", "--force", "other")
     plain.git("clone", "--quiet", str(plain.path), str(clone.path))
-    assert "there is no such commit; there is origin/other: --torchprof-against=origin/other" in refusal(
-        clone.against("other")
-    )
+    assert str(CommitOfRemote(OPTION, "other", "origin/other")) in refusal(clone.against("other"))
 
 
 @pytest.mark.parametrize(
-    ("ref", "fetch"),
+    ("ref", "fetch", "branch"),
     [
-        ("other", "git fetch --depth=1 origin other:refs/remotes/origin/other, then name it origin/other"),
-        ("HEAD~5", "git fetch --unshallow origin"),
+        ("other", "git fetch --depth=1 origin other:refs/remotes/origin/other", "origin/other"),
+        ("HEAD~5", "git fetch --unshallow origin", None),
     ],
 )
-def test_a_shallow_clone_without_the_commit(plain, tmp_path, ref, fetch):
+def test_a_shallow_clone_without_the_commit(plain, tmp_path, ref, fetch, branch):
     plain.git("branch", "--force", "other")
     plain.write({"later.txt": ref})
     plain.commit()
     clone = Repository.__new__(Repository)
     clone.path = tmp_path / "clone"
     plain.git("clone", "--quiet", "--depth=1", f"file://{plain.path}", str(clone.path))
-    assert fetch in refusal(clone.against(ref))
+    assert str(NotInShallowClone(OPTION, ref, fetch, branch)) in refusal(clone.against(ref))
     assert "later.txt" in exported(clone.path, "HEAD", tmp_path / "tree")
 
 
 def test_no_repository_no_git_and_tests_of_elsewhere(plain, tmp_path):
     (tmp_path / "test_waves.py").write_text("def test_it(): pass")
-    said = refusal(plain.against("main", cwd=tmp_path))
-    assert "is in no working tree of git" in said
-    assert "[no-repository]" in said
-    assert "there is no git on the PATH" in refusal(plain.against("main", PATH=os.devnull))
-    assert "lies outside of it" in refusal(plain.against("main", str(tmp_path), f"--rootdir={plain.path}"))
+    assert says(why_refused(lambda: git.Repository.around(tmp_path)), NoWorkingTree, folder=str(tmp_path), status=128)
+    assert "[no-repository]" in refusal(plain.against("main", cwd=tmp_path))
+    assert str(NoGit()) in refusal(plain.against("main", PATH=os.devnull))
+    outside = refusal(plain.against("main", str(tmp_path), f"--rootdir={plain.path}"))
+    assert str(TestsOutside(str(plain.path), str(tmp_path))) in outside
 
 
 @pytest.mark.parametrize("option", ["--torchprof-baseline=update", "--torchprof-replay=.", "--torchprof=off"])
@@ -328,7 +337,8 @@ def test_options_that_exclude_it(plain, option):
 
 
 def test_one_of_several_ranks_is_refused(plain):
-    assert "this is one of several: rank 1" in refusal(plain.against("main", RANK="1", WORLD_SIZE="2"))
+    said = refusal(plain.against("main", RANK="1", WORLD_SIZE="2"))
+    assert str(OneOfSeveral(OPTION, "rank 1 of 2")) in said
 
 
 def test_what_stands_in_the_way_of_the_kept_folder_is_not_written_through(plain, tmp_path):

@@ -20,6 +20,8 @@ from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, Tim
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
+from pytest_torchprof.reasons.commits_asked import NoCommitNamed
+from pytest_torchprof.reasons.commits_measured import NoBudget, NoShareOfTime
 from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.reasons.timing import (
     BudgetForTooFewPairs,
@@ -468,11 +470,11 @@ def test_a_run_that_stops_early_says_that_no_times_were_compared(repository, tmp
         (["--torchprof-against-budget=10s"], "name it, with --torchprof-against=REF"),
         (["--torchprof-against-python", "python"], "name it, with --torchprof-against=REF"),
         (["--torchprof-against-tests=own"], "name it, with --torchprof-against=REF"),
-        (["--torchprof-against="], "a commit is expected, such as main; is a variable empty?"),
-        (["--torchprof-against=main", "--torchprof-against-time=3"], "expected a share such as 10% or 0.1"),
-        (["--torchprof-against=main", "--torchprof-against-time=-5%"], "expected a share such as 10% or 0.1"),
-        (["--torchprof-against=main", "--torchprof-against-budget=soon"], "expected seconds such as 120s"),
-        (["--torchprof-against=main", "--torchprof-against-time=nan%", "--co"], "expected a share such as 10% or 0.1"),
+        (["--torchprof-against="], str(NoCommitNamed("--torchprof-against", ""))),
+        (["--torchprof-against=main", "--torchprof-against-time=3"], str(NoShareOfTime("3"))),
+        (["--torchprof-against=main", "--torchprof-against-time=-5%"], str(NoShareOfTime("-5%"))),
+        (["--torchprof-against=main", "--torchprof-against-budget=soon"], str(NoBudget("soon"))),
+        (["--torchprof-against=main", "--torchprof-against-time=nan%", "--co"], str(NoShareOfTime("nan%"))),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(pytester, monkeypatch, words, said):

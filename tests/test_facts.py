@@ -391,6 +391,10 @@ ERRORS_OF_OTHERS = {"cli/__init__.py": ("argparse's messages", "error")}
 """Which functions make one of a text that others wrote, and whose it is."""
 
 
+FOR_OTHERS = ("Contradiction", "NotPacked", "UsageError")
+"""Errors that others show, or that are caught at once: they are made of a reason, or of its words."""
+
+
 def test_errors_carry_reasons():
     sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
     errors = errors_in(sources.values())
@@ -421,10 +425,19 @@ def is_of_text(call, errors):
     name, given = called(call.func), call.args[0]
     if name in ("NotMeasured", "not_measured"):  # They take a reason.
         return is_text(given)
-    if ast.unparse(call.func) == "pytest.UsageError":
-        # It has no place for a reason, so that it has the words of one, or of an error that has one.
-        return not (isinstance(given, ast.Call) and called(given.func) == "str")
-    return name in errors or name == "coded" or (name == "refuse" and is_text(call.args[-1]))
+    if name in FOR_OTHERS:
+        return not all(map(holds_reason, call.args))
+    if name == "coded":
+        return any(isinstance(code, ast.Attribute) and called(code.value) == "Code" for code in call.args[1:])
+    return name in errors or (name == "refuse" and is_text(call.args[-1]))
+
+
+def holds_reason(node):
+    """Return whether an expression is a reason that is made there, or the text of one, of an error, or of several in lines."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else called(node.func)
+    return name in {"str", "join"} or name[:1].isupper()
 
 
 def is_text(node):
@@ -448,6 +461,8 @@ def is_text(node):
         "raise not_measured(problem.text)",
         'raise pytest.UsageError("--one and --other exclude each other")',
         "raise pytest.UsageError(message)",
+        "raise pytest.UsageError(coded(text, Code.BAD_OPTION))",
+        'raise Contradiction(f"{test} was not measured, and has numbers")',
         'sys.stderr.write(coded("it rained", Code.BAD_OPTION))',
         'refuse("run", f"rank {rank}: {problem}")',
         'refuse("run", str(problem))',
@@ -469,6 +484,10 @@ def test_an_error_that_is_made_of_a_text_is_found(statement):
         "raise not_measured(LeftOver(path))",
         "raise pytest.UsageError(str(problem)) from None",
         "raise pytest.UsageError(str(LeftOver(path)))",
+        'raise pytest.UsageError("\\n".join(problems))',
+        "raise UsageError.because(LeftOver(path))",
+        "raise Contradiction(LeftOver(path))",
+        "return coded(printable_line(why.text), why.CODE)",
         'refuse("run", problem)',
         'refuse("run", OfRank(rank, problem.reason))',
         'raise ValueError(f"{text} is no number")',
@@ -489,8 +508,8 @@ OF_CODE_AND_RECORDINGS = """
     not_collected program range recompiles recorded repository reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
     argument column field got hook keyword known measurements namespace of plugin rank rule step suffix tests
-    endings engine module modules option protocols taken
-    address beginning example fitting forms machine machines option project projects rules run runs store
+    address beginning endings engine example fitting forms machine machines module modules option project projects protocols rules run runs store taken
+    backend began branches date ended file_system record reference revision
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "address into manifest path culprit differing file files folder line location lock other others places recording root silent"
@@ -537,6 +556,11 @@ NAMES_AND_VALUES = {
     "NoNumberThere.value": "what stands in the file",
     "OddEvent.key": "an entry of an event",
     "OddEvent.value": "what stands in the file",
+    "BadNotAfterGood.bad": "a commit",
+    "BadNotAfterGood.good": "a commit",
+    "BadNotAfterGood.parted_at": "a commit",
+    "EarlierSchema.needed": "a revision of the schema",
+    "RecordKeyTwice.key": "an entry of a record",
     "TooLittleMemory.value": "a value as the user wrote it",
     "WrongOption.value": "a value as the user wrote it",
     "StampTooLate.value": "what stands in the file",
@@ -703,7 +727,11 @@ COMMON = {
     "of several ranks": "what jobs are of: a fleet counts these",
     "the test was not": "the same of a test on a rank",
     "cannot both hold": "the same of two limits",
-    "there is no such": "the same of a commit",
+    "there is no such": "the same of a file, and of a commit",
+    "a number of ranks": "what a record has",
+    "are not in order": "the same of the rounds of a baseline",
+    "of the same id": "the same of a test's record",
+    "the same id": "what two records of a test have",
     "exclude each other": "the same of other options",
     "of an earlier version": "the same of a baseline, which is read all the same",
     "no kernel's name": "the same of what is declared of kernels",

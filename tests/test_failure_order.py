@@ -199,7 +199,7 @@ X = torch.randn(2048, 2048)
 
 def block(x):
     y = torch.sigmoid(x[:2, :2])
-    return y, x * 2  # It takes the longest, and is not the first.
+    return y, x * 2  # It takes the longest, and another one is the first.
 
 @pytest.mark.torchprof(device="cpu", forbid_kernels=["*"], max_syncs=0)
 def test_it():

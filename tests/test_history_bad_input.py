@@ -226,7 +226,7 @@ def of_json(text):
 
 REFUSED = {
     "a zip bomb": a_zip_bomb,
-    "an archive within an archive": an_archive_within_an_archive,
+    "an archive in another": an_archive_within_an_archive,
     "a member that is smaller than it says": a_member_that_is_smaller_than_it_says,
     "a link out of the folder": a_link_out_of_the_folder,
     "a pipe that nobody writes to": a_pipe_that_nobody_writes_to,

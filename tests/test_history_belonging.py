@@ -14,6 +14,7 @@ from pytest_torchprof.history.record import SUFFIX
 from pytest_torchprof.history.store import records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import where_of
+from pytest_torchprof.reasons.records import OfOtherProject, ProjectUnknown
 
 pytestmark = pytest.mark.any_torch
 
@@ -79,7 +80,7 @@ def test_what_nothing_tells_the_project_of_is_taken_where_somebody_says_so_and_a
     assert main(["history", "push", where, f"--rootdir={tmp_path}", ANYWAY]) == 2
     told = capsys.readouterr()
     assert told.out == "2 records added\n"
-    assert f"of the project example.org/other/model, and this is the history of {OURS}" in told.err
+    assert OfOtherProject("example.org/other/model", OURS).text in told.err
     assert ids(where) == names_of([at(1), NOWHERE, ELSEWHERE])
 
 
@@ -143,7 +144,7 @@ def test_the_history_of_a_renamed_repository_goes_on_where_somebody_says_how_it_
     assert main(["history", "import", where, incoming]) == 2
     told = capsys.readouterr()
     assert told.out == "1 record added, 0 known, 1 refused\n"
-    assert f"of the project {OTHER.commit.project}, and this is the history of {RENAMED.commit.project}" in told.err
+    assert OfOtherProject(OTHER.commit.project, RENAMED.commit.project).text in told.err
     assert ids(where) == names_of([at(1), OWN, RENAMED])
     # Records of the time before are still its own, and the branch is one line.
     assert main(["history", "import", where, str(write(tmp_path / "old", [at(4)]))]) == 0
@@ -189,7 +190,7 @@ def test_a_runs_own_record_waits_in_the_outbox_where_the_history_is_of_another_p
     result = run_tests(MEASURED, f"--torchprof-history={where}")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    result.stdout.fnmatch_lines([f"*of the project example.org/me/notes, and this is the history of {OURS}*outbox*"])
+    result.stdout.fnmatch_lines([f"*{OfOtherProject('example.org/me/notes', OURS).text}*outbox*"])
     assert ids(where) == names_of([at(1)])
     (waiting,) = Path(".torchprof/outbox").glob(f"*{SUFFIX}")
     assert main(["history", "push", where, ANYWAY]) == 2
@@ -203,6 +204,6 @@ def test_a_run_outside_a_repository_says_why_its_record_waits_and_which_word_tak
     write(pytester.path / "kept", [at(1)])
     result = run_tests(MEASURED, "--torchprof-history=kept")
     assert result.ret == 0
-    result.stdout.fnmatch_lines([f"*the run was in no repository, and this is the history of {OURS}; {ANYWAY}*outbox*"])
+    result.stdout.fnmatch_lines([f"*{ProjectUnknown(ANYWAY, None, OURS, in_repository=False).text}*outbox*"])
     assert main(["history", "push", "kept", ANYWAY]) == 0
     assert len(ids("kept")) == 2

@@ -64,9 +64,20 @@ from pytest_torchprof.reasons.command_line import (
 )
 from pytest_torchprof.reasons.command_line_fleet import NoQuantity, OtherRunThere, Quantity, RunPart
 from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, TestFailed
+from pytest_torchprof.reasons.commits_measured import BadNotAfterGood, Kinship
 from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.contradictions import (
+    CommitFault,
+    ImpossibleCommit,
+    ImpossibleMeasurement,
+    ImpossibleTimes,
+    MeasurementFault,
+    PartMissing,
+    PartOfRecord,
+    TimesFault,
+)
 from pytest_torchprof.reasons.disturbances import AnyDisturbance, Brake, SlowedDown
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
@@ -81,10 +92,12 @@ from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.plugins import Brings, BringsSomethingElse, Lack, UnusableLimit, UnusableRule
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
+from pytest_torchprof.reasons.records import ContentInstead, OtherContent
 from pytest_torchprof.reasons.starting import LeftOver
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_flaws import StepFlaw
 from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.stores import StoreFails, StoreUse
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled, SettingInForce, SkippedAsTorchs
 from pytest_torchprof.reasons.unreadable import (
@@ -359,6 +372,13 @@ EXAMPLES = {
     SlowedDown: tuple(map(SlowedDown, Brake)),
     TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
     OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
+    BadNotAfterGood: tuple(BadNotAfterGood("<good>", "<bad>", kinship, "<commit>") for kinship in Kinship),
+    ImpossibleCommit: tuple(ImpossibleCommit("<commit>", fault) for fault in CommitFault),
+    ImpossibleMeasurement: tuple(ImpossibleMeasurement("<test>", fault) for fault in MeasurementFault),
+    ImpossibleTimes: tuple(map(ImpossibleTimes, TimesFault)),
+    OtherContent: tuple(map(OtherContent, ContentInstead)),
+    PartMissing: tuple(PartMissing("<test>", part) for part in PartOfRecord),
+    StoreFails: tuple(StoreFails(use, "<error>") for use in StoreUse),
     WrongEntry: tuple(WrongEntry("<name>", expected) for expected in Expected),
 }
 

@@ -155,7 +155,7 @@ def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(where_hi
 def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(where_hidden):
     _, refused = where_hidden
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines([f"*would be measured on the cpu (*: {HIDDEN.text})*[[]no-gpu]*"])
+    refused.stderr.fnmatch_lines([f"*{HIDDEN.text})*[[]no-gpu]*"])
 
 
 @cuda_build

@@ -19,6 +19,7 @@ import pytest_torchprof
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.lost_ranks import RankStoodStill
+from pytest_torchprof.reasons.ranks_started import NoRankGoesOn
 from pytest_torchprof.testing.ranks.stacks import Stack
 
 torch = pytest.importorskip("torch")
@@ -124,7 +125,7 @@ def test_a_job_that_hangs_in_a_step_is_not_measured_and_names_each_ranks_step_an
     result = run.results["test_hangs_in_a_step"]
     assert result["outcome"] == "not measured"
     collective, sleep = line_of(TESTS, "all_reduce"), line_of(TESTS, "sleep(600)")
-    start, goal = f"not measured: no rank made progress for {TIMEOUT_S} s: ", Goal(RunPoint.STEP, 2)
+    start, goal = f"not measured: {NoRankGoesOn(TIMEOUT_S, (), ()).text}", Goal(RunPoint.STEP, 2)
     assert result["message"].startswith(f"{start}rank 0 did not reach {goal}: test_it.py:{collective} in step (in ")
     assert f"; rank 1 did not reach {goal}: test_it.py:{sleep} in step [silent-rank]" in result["message"]
     assert says(from_plain(result["reason"]), RankStoodStill, goal=goal, waited=False)

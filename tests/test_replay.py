@@ -9,6 +9,7 @@ import pytest
 from facts import reasons_in, says
 
 from pytest_torchprof.reasons.adopting import NothingToReplay
+from pytest_torchprof.reasons.run_options import SaveAndReplay
 from pytest_torchprof.reasons.unreadable import InPerfettosFormat
 from pytest_torchprof.reasons.whole_runs import NoRecordingJudged
 
@@ -135,7 +136,7 @@ def test_result(torchprof):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--torchprof-save=a", "--torchprof-replay=."], "exclude each other"),
+        (["--torchprof-save=a", "--torchprof-replay=."], str(SaveAndReplay())),
         (["--torchprof-replay=nowhere"], "nowhere is no folder"),
         (
             ["--torchprof-baseline=updat"],
@@ -146,7 +147,7 @@ def test_result(torchprof):
         (["--torchprof=maybe"], "--torchprof: expected on or off"),
         (
             ["--torchprof-report=report.pdf"],
-            "no report has the suffix '.pdf'; known are: .benchmark.json, .bmf.json, .csv, .html, .json, .jsonl, .md, .pytorch.json",
+            "; known are: .benchmark.json, .bmf.json, .csv, .html, .json, .jsonl, .md, .pytorch.json [bad-option]",
         ),
     ],
 )

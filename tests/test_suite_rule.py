@@ -14,7 +14,7 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.limits.seen import ForbiddenMatches
 from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.reasons.lines import CalledOnceByRule
-from pytest_torchprof.reasons.option_pairs import SuiteAgainstCommit
+from pytest_torchprof.reasons.run_options import SuiteAgainstCommit
 from pytest_torchprof.reasons.whole_runs import RuleWithoutTest
 from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_torchprof.reasons.misuse import LimitsSetInside
 from pytest_torchprof.reasons.testing import LimitsUnused
+from pytest_torchprof.reasons.unittests import NoFixtureInTestCase, NoFixtureOfClass
 from pytest_torchprof.report.account import NotJudgedOnCpu
 
 pytestmark = pytest.mark.any_torch
@@ -239,8 +240,8 @@ class TestClass(unittest.TestCase):
 """)
     result.assert_outcomes(failed=2, errors=2)
     text = result.stdout.str()
-    assert text.count('in a class with @pytest.mark.usefixtures("torchprof")') == 2
-    assert text.count("setUpClass to none: use self.torchprof in setUp or in a test") == 2
+    assert text.count(str(NoFixtureInTestCase())) == 2
+    assert text.count(str(NoFixtureOfClass())) == 2
 
 
 def test_an_attribute_that_others_lack_is_not_explained(run_cases):

@@ -32,8 +32,15 @@ from pytest_torchprof.against.start import ended_in_order
 from pytest_torchprof.against.warm import warm_python
 from pytest_torchprof.compare import compare
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.commit_gaps import EndedEarlier
+from pytest_torchprof.reasons.commits_measured import (
+    BadNotAfterGood,
+    BisectWithTimes,
+    Kinship,
+    NoTestFound,
+    PytestNotStarted,
+    SameEnds,
+)
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Reference
 from pytest_torchprof.text import counted, reason_line
@@ -113,7 +120,7 @@ def bisect(task: BisectTask, write_line: Callable[[str], None]) -> SearchResult:
     settings = _Settings(task, write_line)
     pytest.main([*task.arguments, "-q"], plugins=[settings])
     if settings.result is None:
-        raise TorchprofError("pytest cannot be started with these arguments, as it says itself", Code.BAD_USAGE)
+        raise TorchprofError.because(PytestNotStarted())
     return settings.result
 
 
@@ -154,29 +161,25 @@ class _Settings:
 def _refuse_times(config: pytest.Config) -> None:
     """Raise TorchprofError if times are to be compared."""
     if config.option.torchprof_against_time is not None or config.option.torchprof_against_budget is not None:
-        problem = (
-            "torchprof bisect compares no times: leave out --torchprof-against-time and --torchprof-against-budget"
-        )
-        raise TorchprofError(problem, Code.BAD_OPTION)
+        raise TorchprofError.because(BisectWithTimes())
 
 
 def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -> None:
     """Raise TorchprofError if the bad commit does not come after the good one."""
     if good.sha == bad.sha:
-        problem = f"--good and --bad are the same commit, {good.sha[:7]}: name one that was still good"
-        raise TorchprofError(problem, Code.NO_ANCESTOR)
+        raise TorchprofError.because(SameEnds(good.sha[:7]))
     if repository.descends(bad.sha, good.sha):
         return
-    problem = f"{bad.shown} does not come after {good.shown}"
+    parted_at = None
     if repository.is_shallow:
-        hint = "; this clone is shallow and may lack the commits between them: git fetch --unshallow"
+        kinship = Kinship.CUT_OFF
     elif repository.descends(good.sha, bad.sha):
-        hint = ", it comes before it: exchange --good and --bad"
+        kinship = Kinship.EXCHANGED
     elif parted := repository.branch_point(good.sha, bad.sha):
-        hint = f": their branches parted at {parted[:7]}, which --good={parted[:7]} names"
+        kinship, parted_at = Kinship.PARTED, parted[:7]
     else:
-        hint = ", and they have no commit in common"
-    raise TorchprofError(f"{problem}{hint}", Code.NO_ANCESTOR)
+        kinship = Kinship.STRANGERS
+    raise TorchprofError.because(BadNotAfterGood(good.shown, bad.shown, kinship, parted_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +288,7 @@ class Search:
             return NothingMarked()
         last_lines = tuple(self.commits.output(self.bad.sha))
         if outcomes.status in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
-            named, output = " ".join(self.asked), "\n".join(f"  | {line}" for line in last_lines)
-            raise TorchprofError(f"pytest finds no test {named} at {self.bad.shown}, and says:\n{output}", Code.NO_TEST)
+            raise TorchprofError.because(NoTestFound(tuple(self.asked), self.bad.shown, last_lines))
         return AllUnmeasured(outcomes.broken or EndedEarlier(outcomes.status), last_lines)
 
     def _measure(self, sha: str) -> CommitMeasurements:

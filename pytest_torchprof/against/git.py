@@ -15,13 +15,23 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.own_files import free_path, is_behind_link
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.commits_asked import (
+    BranchAndTag,
+    CommitOfRemote,
+    NoCommitNamed,
+    NoCommitWithText,
+    NoSuchCommit,
+    NotInShallowClone,
+)
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.git_refusals import ChangesUntold, NoGit, NoWorkingTree, words_of_git
 from pytest_torchprof.reasons.starting import FilesRefused, LfsObjectMissing, SubmoduleLacksCommit, SubmoduleNotHere
 from pytest_torchprof.system.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from pytest_torchprof.reasons.reason import Reason
 
 # They are set if git calls a hook that calls pytest, and would lead every call below to the user's index.
 # GIT_CONFIG_COUNT stays: it is how CI says which folders are safe.
@@ -47,7 +57,12 @@ _SUBMODULE: Final = "160000"
 
 
 class GitRefused(Exception):
-    """A command of git failed; its text is git's."""
+    """A command of git failed."""
+
+    def __init__(self, error: str, status: int | None) -> None:
+        """Make the error of what git wrote, and of its status; None where another process ended it."""
+        super().__init__(words_of_git(error, status))
+        self.error, self.status = error, status
 
 
 def git_command(folder: Path, *arguments: str) -> list[str]:
@@ -67,10 +82,9 @@ def ask_git(folder: Path, *arguments: str, **environment: str) -> str:
     try:
         done = run(git_command(folder, *arguments), env=git_environment(**environment))
     except (FileNotFoundError, NotADirectoryError):
-        problem = "commits are measured, and there is no git on the PATH: install it"
-        raise TorchprofError(problem, Code.NO_REPOSITORY) from None
+        raise TorchprofError.because(NoGit()) from None
     if done.status:
-        raise GitRefused(done.errors.strip() or f"git ended with status {done.status}")
+        raise GitRefused(done.errors.strip(), done.status)
     return done.output
 
 
@@ -102,8 +116,7 @@ class Repository:
         try:
             top = ask_git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
         except GitRefused as refused:
-            problem = f"commits are measured, and {folder} is in no working tree of git: {refused}"
-            raise TorchprofError(problem, Code.NO_REPOSITORY) from None
+            raise TorchprofError.because(NoWorkingTree(str(folder), refused.error, refused.status)) from None
         return cls(top=Path(top))
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
@@ -118,15 +131,13 @@ class Repository:
             name = f"{reference}^{{commit}}"
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
         except GitRefused as refused:
-            problem = f"{option}={reference}: {self._unknown(reference, option, refused)}"
-            raise TorchprofError(problem, Code.UNKNOWN_REF) from None
+            raise TorchprofError.because(self._why_unknown(reference, option, refused)) from None
 
     def _commit_by_text(self, reference: str, option: str) -> str:
         try:
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", reference).strip()
         except GitRefused:
-            problem = f"{option}={reference}: no commit of {self.top} has this text in its message; git log shows them"
-            raise TorchprofError(problem, Code.UNKNOWN_REF) from None
+            raise TorchprofError.because(NoCommitWithText(option, reference, str(self.top))) from None
 
     def _refuse_two_meanings(self, reference: str, option: str) -> None:
         """Raise TorchprofError if a name is that of a branch and of a tag at another commit: git would take the tag."""
@@ -136,28 +147,24 @@ class Repository:
         # For a tag with a message the first hash is its commit's; all others have a single hash.
         commits = {line.split()[0]: line.split()[1] for line in listed.splitlines() if line.split()[0] in both}
         if len(set(commits.values())) > 1:
-            meant = " or ".join(f"{option}={full}" for full in both)
-            problem = f"{option}={reference}: {name} is a branch, and a tag of another commit: say {meant}"
-            raise TorchprofError(problem, Code.UNKNOWN_REF)
+            raise TorchprofError.because(BranchAndTag(option, reference, name))
 
-    def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
+    def _why_unknown(self, reference: str, option: str, refused: GitRefused) -> Reason:
         """Return why there is no such commit here, and how to get it."""
         if not reference.strip():
-            return "a commit is expected, such as main; is a variable empty?"
+            return NoCommitNamed(option, reference)
         name = reference.removesuffix("...").partition("~")[0].partition("^")[0]
         branch = name.removeprefix("origin/")
         if self.is_shallow:
-            deepen = "--unshallow" if name in ("HEAD", "@") or reference.endswith("...") else "--depth=1"
-            wanted = "" if name in ("HEAD", "@") else f" {branch}:refs/remotes/origin/{branch}"
-            then = "" if name in ("HEAD", "@") else f", then name it origin/{branch}"
-            return (
-                "there is no such commit in this clone, which is shallow: it holds the last commits only. "
-                f"Fetch it: git fetch {deepen} origin{wanted}{then}"
-            )
+            is_head = name in ("HEAD", "@")
+            deepen = "--unshallow" if is_head or reference.endswith("...") else "--depth=1"
+            wanted = "" if is_head else f" {branch}:refs/remotes/origin/{branch}"
+            command = f"git fetch {deepen} origin{wanted}"
+            return NotInShallowClone(option, reference, command, None if is_head else f"origin/{branch}")
         remote = f"origin/{branch}"
         if name != remote and self.has_commit(remote):
-            return f"there is no such commit; there is {remote}: {option}={remote}"
-        return f"there is no such commit in {self.top}. {refused}".rstrip(". ") + "; git log shows those that there are"
+            return CommitOfRemote(option, reference, remote)
+        return NoSuchCommit(option, reference, str(self.top), refused.error, refused.status)
 
     def has_commit(self, name: str) -> bool:
         """Return whether it holds a commit of this name."""
@@ -183,8 +190,7 @@ class Repository:
         try:
             return bool(ask_git(self.top, "status", "--porcelain", *seen))
         except GitRefused as refused:
-            problem = f"git cannot say what has changed in {self.top}: {refused}"
-            raise TorchprofError(problem, Code.NO_REPOSITORY) from None
+            raise TorchprofError.because(ChangesUntold(str(self.top), refused.error, refused.status)) from None
 
     @property
     def head(self) -> str | None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from pytest_torchprof.against.git import GitRefused, ask_git, borrow, git_command, git_environment
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.git_refusals import BisectStopped
 from pytest_torchprof.system.processes import running
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def first_bad(
         if not _candidates(folder):
             _run(folder, judge)
     except GitRefused as refused:
-        raise TorchprofError(f"git bisect cannot go on: {refused}", Code.OBJECT_MISSING) from None
+        raise TorchprofError.because(BisectStopped(refused.error, refused.status)) from None
     return _candidates(folder)
 
 
@@ -79,4 +79,4 @@ def _run(folder: Path, judge: Callable[[str], int]) -> None:
             elif not line.startswith(_ASKING):
                 output.append(line)
     if not _candidates(folder):
-        raise GitRefused("".join(output[-5:]).strip() or "it was ended")
+        raise GitRefused("".join(output[-5:]).strip(), None)

@@ -19,8 +19,15 @@ from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.against.start import SideStart, with_arguments
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits.quantities import duration_us
-from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.commits_measured import (
+    NoBudget,
+    NoShareOfTime,
+    OneOfSeveral,
+    OptionExcluded,
+    PythonAndInstall,
+)
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.reasons.git_refusals import TestsOutside
 from pytest_torchprof.report import Reference
 from pytest_torchprof.text.tables import screen_columns
 from pytest_torchprof.text.wrapping import broken
@@ -163,11 +170,7 @@ def repository_of(config: pytest.Config) -> Repository:
     named = [started_in / argument.partition("::")[0] for argument in config.args]
     for folder in (rootdir, *(folder.resolve() for folder in named if folder.exists())):
         if not folder.is_relative_to(repository.top):
-            problem = (
-                f"states of the repository {repository.top} are compared, and {folder} lies outside of it: start "
-                "pytest in the repository that the tests are in"
-            )
-            raise TorchprofError(problem, Code.NO_REPOSITORY)
+            raise TorchprofError.because(TestsOutside(str(repository.top), str(folder)))
     return repository
 
 
@@ -232,8 +235,7 @@ def _time_share(text: str | None) -> float | None:
         share = math.nan
     # A plain 3 may mean 3 % or three times as long.
     if rest or not 0 < share < math.inf or (not percent and share >= 1):
-        problem = f"--torchprof-against-time={text}: expected a share such as 10% or 0.1"
-        raise TorchprofError(problem, Code.BAD_OPTION)
+        raise TorchprofError.because(NoShareOfTime(text))
     return share
 
 
@@ -246,8 +248,7 @@ def _budget_s(text: str | None) -> float | None:
     except (UnknownLimit, ValueError):
         seconds = 0.0
     if not seconds:
-        problem = f"--torchprof-against-budget={text}: expected seconds such as 120s"
-        raise TorchprofError(problem, Code.BAD_OPTION)
+        raise TorchprofError.because(NoBudget(text))
     return seconds
 
 
@@ -261,17 +262,12 @@ def refuse_clashes(config: pytest.Config, who: str = "--torchprof-against") -> N
         "--torchprof=off": (option.torchprof or config.getini("torchprof")) == "off",
     }
     if option.torchprof_against_python and option.torchprof_against_install:
-        problem = (
-            "--torchprof-against-python and --torchprof-against-install exclude each other: install what that Python"
-        )
-        raise TorchprofError(f"{problem} is to import in its own environment", Code.BAD_OPTION)
+        raise TorchprofError.because(PythonAndInstall())
     if not (rank := this_rank()).alone:
-        problem = f"{who} starts processes of its own, and this is one of several: {rank}; run one alone"
-        raise TorchprofError(problem, Code.BAD_OPTION)
+        raise TorchprofError.because(OneOfSeveral(who, str(rank)))
     clash = next((name for name, value in given.items() if value), None)
     if clash is not None:
-        problem = f"{who} and {clash} exclude each other: commits are measured, and compared with each other"
-        raise TorchprofError(problem, Code.BAD_OPTION)
+        raise TorchprofError.because(OptionExcluded(who, clash))
 
 
 def within(tree: Path, argument: str, top: Path) -> str:

@@ -57,7 +57,8 @@ from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
 from pytest_torchprof.reasons.command_line import OptionTakes, WrongOption
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.reasons.history_asked import NoRecordThere, NotMeasuredThere, RecordsWait
+from pytest_torchprof.reasons.history_asked import NoRecordThere, NotMeasuredThere
+from pytest_torchprof.reasons.stores import RecordsStay
 from pytest_torchprof.system.remote.addresses import protocol_of
 from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
@@ -350,6 +351,6 @@ def _push(arguments: Namespace) -> int:
                 outbox.remove([record.uuid])
                 sent += 1
     except StoreUnusable as problem:
-        raise TorchprofError.because(RecordsWait(problem.reason, OUTBOX)) from None
+        raise StoreUnusable.of(store.shown, RecordsStay(problem.cause, OUTBOX)) from None
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE

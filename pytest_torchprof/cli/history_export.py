@@ -12,7 +12,7 @@ from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.results import exported_figures, figures_in, results_in, with_names_now
 from pytest_torchprof.history.store import records_of
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.reasons.history_asked import FiguresAlone, NoSuchForm, OnlyStoppedRuns, RecordUnread
+from pytest_torchprof.reasons.history_asked import NoReportKept, NoSuchForm, OnlyStoppedRuns, RecordUnread
 from pytest_torchprof.report import reporters
 from pytest_torchprof.report.history import OF_MANY_RUNS, OF_ONE_RUN
 
@@ -50,7 +50,7 @@ def _results(record: RunRecord, form: str, store: Store) -> RunResults:
         notes = notes_by_subject(believed(store.notes()))
         return with_names_now(figures_in(record) if has_figures_alone else results_in(record), notes)
     if has_figures_alone:
-        raise TorchprofError.because(FiguresAlone(store.shown, record.uuid, record.version, tuple(_TABLES)))
+        raise TorchprofError.because(NoReportKept(store.shown, record.uuid, record.version, tuple(_TABLES)))
     return results_in(record)
 
 

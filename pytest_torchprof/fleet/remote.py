@@ -11,7 +11,7 @@ from pytest_torchprof.fleet.listed import outermost
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.fleet_sources import NothingThere
 from pytest_torchprof.reasons.fleet_stores import AddressNotRead, AddressUnusable, LibraryMissing, ServerWithoutRanges
-from pytest_torchprof.system.remote.addresses import MODULES, installing, not_installed, protocol_of
+from pytest_torchprof.system.remote.addresses import MODULES, install_command, not_installed, protocol_of
 from pytest_torchprof.system.remote.files import file_at, files_at, matches_at
 from pytest_torchprof.system.remote.guarding import guarded
 from pytest_torchprof.system.remote.patience import is_missing, patiently
@@ -33,7 +33,7 @@ _OF_NO_PARTS: Final = ("support range requests", "Cannot seek streaming HTTP fil
 def refuse_unreachable(address: str) -> None:
     """Raise TorchprofError if the library that reads an address is not installed."""
     if missing := not_installed(dict.fromkeys(["fsspec", MODULES.get(protocol_of(address), "fsspec")])):
-        lacking = LibraryMissing(without_passwords(address), missing, installing(missing, "fleet"))
+        lacking = LibraryMissing(without_passwords(address), missing, install_command(missing, "fleet"))
         raise TorchprofError.because(lacking)
 
 

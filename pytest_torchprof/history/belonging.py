@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.history.notes import Note, notes_by_subject
 from pytest_torchprof.history.record import BEGINNING_BYTES, BadRecord, head_in
 from pytest_torchprof.history.store import heads_of
+from pytest_torchprof.reasons.records import OfOtherProject, ProjectUnknown
 
 if TYPE_CHECKING:
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import CommitRecord, RunHead
     from pytest_torchprof.history.store import Store
+    from pytest_torchprof.reasons.reason import Reason
 
 ANYWAY = "--without-project"
 """The option that takes records whose project is not known."""
@@ -69,14 +71,15 @@ class HistoryProject:
             return
         if project is not None and self._now(project) == self._now(self.name):
             return
-        if None not in (project, self.name):
-            problem = f"of the project {project}, and this is the history of {self._now(self.name)}"
+        why: Reason
+        if project is not None and (own := self._now(self.name)) is not None:
+            why = OfOtherProject(project, own)
         elif anyway or self._is_of_one_repository(head.commit):
             return
         else:
-            problem = f"{self._why_unknown(head.commit)}; {ANYWAY} takes it"
+            why = ProjectUnknown(ANYWAY, project, self.name, in_repository=head.commit is not None)
         if not self._has(head.uuid):
-            refusal = BadRecord(f"{head.uuid}: {problem}")
+            refusal = BadRecord.of(head.uuid, why)
             raise refusal.unless_anyway() if None in (project, self.name) else refusal
 
     def _has(self, uuid: str) -> bool:
@@ -86,14 +89,6 @@ class HistoryProject:
     def _is_of_one_repository(self, commit: CommitRecord | None) -> bool:
         commits = self._commits | self._added
         return not commits if commit is None else not commits.isdisjoint(_known_to(commit))
-
-    def _why_unknown(self, commit: CommitRecord | None) -> str:
-        """Return why it is not known whether a record is of its project."""
-        history = "of runs that name no project" if self.name is None else f"of {self.name}"
-        if commit is None:
-            return f"the run was in no repository, and this is the history {history}"
-        run = "its repository has no remote origin" if commit.project is None else f"of the project {commit.project}"
-        return f"{run}, and this is the history {history}, of which it knows no commit"
 
 
 def _name_of(store: Store) -> str | None:

@@ -16,6 +16,7 @@ from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
 from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord
 from pytest_torchprof.history.runs import LeftOut, branches_of, newest_first, why_never
 from pytest_torchprof.history.store import heads_of, records_of
+from pytest_torchprof.reasons.records import NoRecordOfRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -114,7 +115,7 @@ def _known(store: Store, chosen: Sequence[RunHead], damaged: list[BadRecord]) ->
         try:
             known.update(dict(_known_in(record, notes)))
         except ValueError as problem:
-            damaged.append(BadRecord(f"{store.shown}: {record.uuid}: no record of a run: {problem}"))
+            damaged.append(BadRecord.of(f"{store.shown}: {record.uuid}", NoRecordOfRun(str(problem))))
     return known
 
 

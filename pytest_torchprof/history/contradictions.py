@@ -12,12 +12,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pytest_torchprof.reasons.contradictions import (
+    BeganTooEarly,
+    CommitAfterRun,
+    CommitFault,
+    EndedBeforeBegin,
+    EndsInFuture,
+    ImpossibleCommit,
+    ImpossibleMeasurement,
+    ImpossibleTimes,
+    KernelTwice,
+    LocalWithJob,
+    MeasurementFault,
+    NoSuchRank,
+    OtherKernelCount,
+    OtherMachine,
+    RecordKeyTwice,
+    TimesFault,
+)
 from pytest_torchprof.report.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
+    from pytest_torchprof.reasons.reason import Reason
 
 _FIRST_YEAR: Final = 2015
 """Before it there was nothing to measure: a clock that is not set begins in 1970 or 2000."""
@@ -29,6 +48,11 @@ _VALUES_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Contradiction(ValueError):
     """What is wrong with a record, without its name."""
 
+    def __init__(self, why: Reason) -> None:
+        """Make the error of a reason."""
+        super().__init__(why.text)
+        self.why = why
+
 
 def refuse_keys_twice(content: bytes) -> None:
     """Raise Contradiction if the record has one of its keys twice, of which readers might believe one or the other."""
@@ -39,7 +63,7 @@ def refuse_keys_twice(content: bytes) -> None:
     # Another program's, with spaces, or with a key that the values above stand for only once.
     keys = [key for key, _ in json.loads(content, object_pairs_hook=list)]
     if twice := [key for key in values if keys.count(key) > 1]:
-        raise Contradiction(f"has {twice[0]!r} more than once")
+        raise Contradiction(RecordKeyTwice(twice[0]))
 
 
 def refuse_measurements(record: Any) -> None:
@@ -60,17 +84,16 @@ def refuse_measurements(record: Any) -> None:
 def refuse_run(run: Any) -> None:
     """Raise Contradiction if a run's dates, its event or its commit cannot be as they are."""
     if run.ended < run.began:
-        raise Contradiction(f"it ended at {run.ended.isoformat()}, before it began at {run.began.isoformat()}")
+        raise Contradiction(EndedBeforeBegin(run.began.isoformat(), run.ended.isoformat()))
     if run.began.year < _FIRST_YEAR:
-        raise Contradiction(f"it began at {run.began.isoformat()}, before there was anything to measure")
+        raise Contradiction(BeganTooEarly(run.began.isoformat()))
     if run.event == _LOCAL and run.ci is not None:
-        raise Contradiction("it is a local run, and has a job of a CI service")
+        raise Contradiction(LocalWithJob())
     _refuse_machine(run)
     if run.commit is not None:
         _refuse_commit(run.commit)
         if run.commit.date > run.ended + _CLOCKS_DIFFER:
-            date = run.commit.date.isoformat()
-            raise Contradiction(f"its commit is of {date}, after the run ended at {run.ended.isoformat()}")
+            raise Contradiction(CommitAfterRun(run.commit.date.isoformat(), run.ended.isoformat()))
 
 
 def _refuse_machine(run: Any) -> None:
@@ -78,41 +101,41 @@ def _refuse_machine(run: Any) -> None:
         own = getattr(run.machine, name)
         # What has recorded nothing may know its machine all the same.
         if run.environments and own not in (None, *(getattr(environment, name) for environment in run.environments)):
-            raise Contradiction(f"its machine has the {name} {own!r}, and none of its environments does")
+            raise Contradiction(OtherMachine(name, own))
 
 
 def _refuse_commit(commit: Any) -> None:
     if commit.sha in commit.parents or commit.sha in commit.ancestors:
-        raise Contradiction(f"the commit {commit.sha} comes before itself")
+        raise Contradiction(ImpossibleCommit(commit.sha, CommitFault.OWN_ANCESTOR))
     if commit.ancestors and commit.ancestors[:1] != commit.parents[:1]:
-        raise Contradiction(f"the first parent of the commit {commit.sha} is not the first of its ancestors")
+        raise Contradiction(ImpossibleCommit(commit.sha, CommitFault.OTHER_PARENT))
     if len(set(commit.ancestors)) < len(commit.ancestors):
-        raise Contradiction(f"the commit {commit.sha} has an ancestor more than once")
+        raise Contradiction(ImpossibleCommit(commit.sha, CommitFault.ANCESTOR_TWICE))
 
 
 def refuse_future(run: Any, now: datetime) -> None:
     """Raise Contradiction if a run ended later than now, as far as clocks agree."""
     if run.ended > now + _CLOCKS_DIFFER:
-        raise Contradiction(f"it began at {run.began.isoformat()} and ended at {run.ended.isoformat()}, still to come")
+        raise Contradiction(EndsInFuture(run.began.isoformat(), run.ended.isoformat()))
 
 
 def refuse_measurement(measured: Any) -> None:
     """Raise Contradiction if a measurement denies itself."""
     rank, ranks = measured.rank, measured.ranks
     if (rank is None) != (ranks is None):
-        raise Contradiction(f"{measured.test} has a rank or a number of ranks, and not both")
+        raise Contradiction(ImpossibleMeasurement(measured.test, MeasurementFault.HALF_A_RANK))
     if rank is not None and ranks is not None and not 0 <= rank < ranks:
-        raise Contradiction(f"{measured.test} ran on rank {rank} of {ranks}")
+        raise Contradiction(NoSuchRank(measured.test, rank, ranks))
     if measured.outcome in (Outcome.NOT_MEASURED, Outcome.SKIPPED) and (measured.counts or measured.structure):
-        raise Contradiction(f"{measured.test} was not measured, and has numbers")
+        raise Contradiction(ImpossibleMeasurement(measured.test, MeasurementFault.NOT_MEASURED))
     if measured.environment is None and (measured.counts or measured.structure):
-        raise Contradiction(f"{measured.test} has numbers, and names no environment")
+        raise Contradiction(ImpossibleMeasurement(measured.test, MeasurementFault.NO_ENVIRONMENT))
 
 
 def refuse_structure(name: str, kernels: Sequence[Any]) -> None:
     """Raise Contradiction if a structure lists a kernel twice."""
     if len({kernel.name for kernel in kernels}) < len(kernels):
-        raise Contradiction(f"the structure {name} lists a kernel more than once")
+        raise Contradiction(KernelTwice(name))
 
 
 def refuse_other_count(measured: Any, kernels: Sequence[Any]) -> None:
@@ -120,7 +143,7 @@ def refuse_other_count(measured: Any, kernels: Sequence[Any]) -> None:
     known = measured.counts.get("kernels")
     # A list that nobody kept is empty.
     if kernels and known is not None and (listed := sum(kernel.count for kernel in kernels)) != known:
-        raise Contradiction(f"{measured.test} has {known:g} kernels, and lists {listed}")
+        raise Contradiction(OtherKernelCount(measured.test, known, listed))
 
 
 def refuse_times(median_us: float, quantiles_us: Sequence[float]) -> None:
@@ -129,15 +152,15 @@ def refuse_times(median_us: float, quantiles_us: Sequence[float]) -> None:
     In microseconds.
     """
     if any(later < earlier for earlier, later in pairwise(quantiles_us)):
-        raise Contradiction("the quartiles of a time are not in order")
+        raise Contradiction(ImpossibleTimes(TimesFault.OUT_OF_ORDER))
     if not quantiles_us[0] <= median_us <= quantiles_us[-1]:
-        raise Contradiction("the median of a time lies outside its quartiles")
+        raise Contradiction(ImpossibleTimes(TimesFault.MEDIAN_OUTSIDE))
 
 
 def refuse_measured_and_not(tests: Collection[str], unmeasured: Sequence[str]) -> None:
     """Raise Contradiction if a test was measured and is listed among those that were not."""
     if both := [test for test in unmeasured if test in tests]:
-        raise Contradiction(f"{both[0]} was measured, and is listed among the tests that were not")
+        raise Contradiction(ImpossibleMeasurement(both[0], MeasurementFault.LEFT_OUT_TOO))
 
 
 def refuse_measured_twice(measurements: Iterable[Any]) -> None:
@@ -145,5 +168,5 @@ def refuse_measured_twice(measurements: Iterable[Any]) -> None:
     seen: set[Any] = set()
     for own in measurements:
         if own.place in seen:
-            raise Contradiction(f"has more than one measurement of {own.test} with the same label and rank")
+            raise Contradiction(ImpossibleMeasurement(own.test, MeasurementFault.MEASURED_TWICE))
         seen.add(own.place)

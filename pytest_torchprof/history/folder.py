@@ -10,7 +10,9 @@ from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encod
 from pytest_torchprof.history.packing import MOST_BYTES
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, encode, read
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id, in_the_way
-from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.reasons.records import LargerThanRecords, NoFileOfRecord, RecordUnreadable
+from pytest_torchprof.reasons.stores import StoreFails, StoreUse
+from pytest_torchprof.recording.text import is_special
 from pytest_torchprof.system.replacing import creating, replacing
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class HistoryFolder(Struct, frozen=True):
         except BadRecord as problem:
             raise in_the_way(problem, str(file)) from None
         except OSError as error:
-            raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
+            raise self._failing(StoreUse.WRITE, error) from None
         if known == record:
             return False
         raise another_of_the_same_id(str(file))
@@ -75,7 +77,7 @@ class HistoryFolder(Struct, frozen=True):
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
+                raise self._failing(StoreUse.WRITE, error) from None
             removed += 1
         return removed
 
@@ -91,7 +93,7 @@ class HistoryFolder(Struct, frozen=True):
             with replacing(file, lasting=True) as unfinished:
                 unfinished.write_bytes(encode_note(note))
         except OSError as error:
-            raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
+            raise self._failing(StoreUse.WRITE, error) from None
         return True
 
     def notes(self) -> list[Note | BadRecord]:
@@ -116,22 +118,25 @@ class HistoryFolder(Struct, frozen=True):
         try:
             return sorted(file for file in self.path.iterdir() if file.name.endswith(suffix))
         except OSError as error:
-            raise StoreUnusable(self.shown, f"cannot be read: {error.strerror or error}") from None
+            raise self._failing(StoreUse.READ, error) from None
+
+    def _failing(self, use: StoreUse, error: OSError) -> StoreUnusable:
+        return StoreUnusable.of(self.shown, StoreFails(use, str(error.strerror or error)))
 
 
 def contents(files: Iterable[Path], most_bytes: int | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
     """Yield name and content of files, or only its beginning, and what is wrong with one that cannot be read."""
     for file in files:
         if is_special(file):
-            yield BadRecord(f"{file}: {SPECIAL}")
+            yield BadRecord.of(str(file), NoFileOfRecord())
             continue
         try:
             with file.open("rb") as opened:
                 content = None if file.stat().st_size > MOST_BYTES else opened.read(most_bytes)
         except OSError as error:
-            yield BadRecord(f"{file}: cannot be read: {error.strerror or error}")
+            yield BadRecord.of(str(file), RecordUnreadable(str(error.strerror or error)))
             continue
         if content is None:
-            yield BadRecord(f"{file}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
+            yield BadRecord.of(str(file), LargerThanRecords(MOST_BYTES >> 20))
         else:
             yield str(file), content

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.history.digest import digest_of
 from pytest_torchprof.history.record import BadRecord, Moment
+from pytest_torchprof.reasons.records import NoNote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -162,4 +163,4 @@ def decode_note(name: str, data: bytes) -> Note | BadRecord:
     try:
         return msgspec.json.decode(data, type=Note)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return BadRecord(f"{name}: no note: {error}")
+        return BadRecord.of(name, NoNote(str(error)))

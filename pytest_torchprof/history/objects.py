@@ -8,6 +8,8 @@ from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode, encode
 from pytest_torchprof.history.store import another_of_the_same_id, in_the_way
+from pytest_torchprof.reasons.records import RecordUnreadable
+from pytest_torchprof.reasons.stores import StoreUse
 from pytest_torchprof.system.remote.addresses import reason_without_secrets
 from pytest_torchprof.system.remote.opening import opened
 
@@ -34,7 +36,7 @@ class HistoryObjects:
     @property
     def is_there(self) -> bool:
         """Whether a record is below the prefix; StoreUnusable if that cannot be decided."""
-        with guarding(self._where, "cannot be read"):
+        with guarding(self._where, StoreUse.READ):
             files, prefix = self._opened()
             return bool(_names(files, prefix))
 
@@ -43,7 +45,7 @@ class HistoryObjects:
 
         Raises BadRecord where another one of the same id is there, StoreUnusable if it cannot be written.
         """
-        with guarding(self._where, "cannot be written"):
+        with guarding(self._where, StoreUse.WRITE):
             files, prefix = self._opened()
             name = f"{prefix}/{record.uuid}{SUFFIX}"
             try:
@@ -62,7 +64,7 @@ class HistoryObjects:
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove the records of these ids, and return how many were there; StoreUnusable if one cannot be removed."""
-        with guarding(self._where, "cannot be written"):
+        with guarding(self._where, StoreUse.WRITE):
             files, prefix = self._opened()
             there = {*_names(files, prefix)} & {f"{prefix}/{uuid}{SUFFIX}" for uuid in uuids}
             for name in sorted(there):
@@ -71,7 +73,7 @@ class HistoryObjects:
 
     def add_note(self, note: Note) -> bool:
         """Keep a note in the place of an earlier one under its key, and return whether anything changed."""
-        with guarding(self._where, "cannot be written"):
+        with guarding(self._where, StoreUse.WRITE):
             files, prefix = self._opened()
             name = f"{prefix}/{note.key}{NOTE_SUFFIX}"
             if name in _names(files, prefix, NOTE_SUFFIX):
@@ -95,21 +97,22 @@ class HistoryObjects:
     def _packed(
         self, suffix: str, only: Collection[str] | None = None, most_bytes: int | None = None
     ) -> Generator[tuple[str, bytes] | BadRecord]:
-        with guarding(self._where, "cannot be read"):
+        with guarding(self._where, StoreUse.READ):
             files, prefix = self._opened()
             names = _names(files, prefix, suffix)
         if only is not None:
             names = [name for name in names if name.rpartition("/")[2].removesuffix(suffix) in only]
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
-            with guarding(self._where, "cannot be read"):
+            with guarding(self._where, StoreUse.READ):
                 # The one way to fetch several that takes names as they are, and not as patterns.
                 contents = files.cat_ranges(some, [None] * len(some), [most_bytes] * len(some), on_error="return")
                 self._refuse_cut_connection(contents)
             for name, content in zip(some, contents, strict=True):
                 shown = f"{self.shown}/{name.rpartition('/')[2]}"
                 if isinstance(content, Exception):
-                    yield BadRecord(f"{shown}: cannot be read: {reason_without_secrets(content, self._where.address)}")
+                    error = reason_without_secrets(content, self._where.address)
+                    yield BadRecord.of(shown, RecordUnreadable(error))
                 else:
                     yield shown, content
 

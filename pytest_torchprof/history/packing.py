@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import gzip
 import io
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.reasons.records import (
+    ContentInstead,
+    LargerThanRecords,
+    MoreBehindEnd,
+    OtherContent,
+    RecordCutOff,
+    RecordGzipDamaged,
+)
 from pytest_torchprof.recording.text import GZIP, ZIP, DamagedGzipError, inflated_member
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons.reason import Reason
 
 MOST_BYTES: Final = 64 << 20
 """How large a record may be, unpacked."""
@@ -14,6 +25,11 @@ MOST_BYTES: Final = 64 << 20
 
 class NotPacked(ValueError):
     """What is wrong with a file's content, without its name."""
+
+    def __init__(self, why: Reason) -> None:
+        """Make the error of a reason."""
+        super().__init__(why.text)
+        self.why = why
 
 
 def packed(content: bytes) -> bytes:
@@ -32,29 +48,29 @@ def unpacked_whole(data: bytes) -> bytes:
         return figures
     reported, behind = first_member(behind, MOST_BYTES - len(figures)) if behind[:2] == GZIP else (b"", behind)
     if behind:
-        raise NotPacked("something stands behind its end")
+        raise NotPacked(MoreBehindEnd())
     return figures + reported
 
 
 def first_member(data: bytes, most: int = MOST_BYTES) -> tuple[bytes, bytes]:
     """Return what the first part of a file holds, and what stands behind it; NotPacked for more bytes than ``most``."""
     if data[: len(GZIP)] != GZIP and not (0 < len(data) < len(GZIP)):
-        raise NotPacked(f"no record of a run: {_kind_of(data)}")
+        raise NotPacked(OtherContent(_kind_of(data)))
     try:
         content, behind = inflated_member(data, most)
     except EOFError:
-        raise NotPacked("cut off: it ends in the middle of its gzip data") from None
+        raise NotPacked(RecordCutOff()) from None
     except DamagedGzipError:
-        raise NotPacked("damaged: its gzip data cannot be unpacked") from None
+        raise NotPacked(RecordGzipDamaged()) from None
     if len(content) > most:
-        raise NotPacked(f"larger than {MOST_BYTES >> 20} MiB when unpacked, which no run's record is")
+        raise NotPacked(LargerThanRecords(MOST_BYTES >> 20, unpacked=True))
     return content, behind
 
 
-def _kind_of(data: bytes) -> str:
+def _kind_of(data: bytes) -> ContentInstead:
     """Return what a file is that does not begin as a record does."""
     if not data:
-        return "the file is empty"
+        return ContentInstead.NOTHING
     if data.startswith(ZIP):
-        return "it is a ZIP archive, and is not called .zip"
-    return "it is binary data" if b"\0" in data[:4096] else "it is a text"
+        return ContentInstead.ZIP
+    return ContentInstead.BINARY if b"\0" in data[:4096] else ContentInstead.TEXT

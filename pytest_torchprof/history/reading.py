@@ -35,6 +35,7 @@ from pytest_torchprof.history.record import (
     structure_twice,
     unpacked_figures,
 )
+from pytest_torchprof.reasons.records import NoRecordOfRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -235,7 +236,7 @@ class RunReader:
         try:
             return self._of(stored, name)
         except Contradiction as problem:
-            raise BadRecord(f"{name}: {problem}") from None
+            raise BadRecord.of(name, problem.why) from None
 
     def _of(self, stored: StoredRun, name: str) -> HistoryRun:
         if len(stored.varying) != len(stored.measurements):
@@ -246,7 +247,7 @@ class RunReader:
                 raise structure_twice(name)
             rows = array("I", list(map(self._measurements.__getitem__, map(bytes, stored.measurements))))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadRecord(f"{name}: no record of a run: {error}") from None
+            raise BadRecord.of(name, NoRecordOfRun(str(error))) from None
         self._refuse_unknown_places(rows, stored, structures, name)
         if len(set(map(self._measurements.places.__getitem__, rows))) < len(rows):
             refuse_measured_twice(map(self._measurements.all.__getitem__, rows))

@@ -18,7 +18,9 @@ from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgs
 from pytest_torchprof.history.packing import NotPacked, first_member, packed, unpacked_whole
 from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.contradictions import OtherTimesCount, PartMissing, PartOfRecord, StructureTwice
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.records import LaterRecord, NoRecordOfRun, OfRecord
 from pytest_torchprof.recording.text import inflated_beginning
 from pytest_torchprof.report.outcome import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
@@ -26,6 +28,9 @@ from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
     from pathlib import Path
+    from typing import Self
+
+    from pytest_torchprof.reasons.reason import Reason
 
 SCHEMA: Final = 1
 SUFFIX: Final = ".run.json.gz"
@@ -218,6 +223,11 @@ class BadRecord(TorchprofError):
     taken_anyway: bool = False
     """Whether a history takes it that does not ask for its project."""
 
+    @classmethod
+    def of(cls, name: str, why: Reason) -> Self:
+        """Return the error of a record that is called so."""
+        return cls.because(OfRecord(name, why))
+
     def kept_as(self, uuid: str) -> BadRecord:
         """Say under which id a database keeps the record; return the error."""
         self.uuid = uuid
@@ -239,7 +249,7 @@ def _naming(name: str) -> Iterator[None]:
     try:
         yield
     except (Contradiction, NotPacked) as problem:
-        raise BadRecord(f"{name}: {problem}") from None
+        raise BadRecord.of(name, problem.why) from None
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
@@ -301,7 +311,7 @@ def decode(data: bytes, name: str) -> RunRecord:
     for measured, varying in zip(record.measurements, record.varying, strict=True):
         refuse_unknown_places(measured, len(record.environments), structures, name)
         if varying.launched is not None and not 0 <= varying.launched < orders:
-            raise BadRecord(f"{name}: {measured.test} names a launch order that is not in the record")
+            raise BadRecord.of(name, PartMissing(measured.test, PartOfRecord.LAUNCH_ORDER))
     return record
 
 
@@ -339,7 +349,7 @@ def _decoded(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> 
         # What is of a later schema may have any other form besides.
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             _refuse_newer(_SCHEMA_DECODER.decode(content).schema, name)
-        raise BadRecord(f"{name}: no record of a run: {error}") from None
+        raise BadRecord.of(name, NoRecordOfRun(str(error))) from None
     return record
 
 
@@ -371,12 +381,12 @@ def head_in(beginning: bytes, name: str, decoder: msgspec.json.Decoder[Any] | No
 
 def _refuse_newer(schema: int, name: str) -> None:
     if schema > SCHEMA:
-        raise NewerRecord(f"{name}: of schema {schema}, written by a newer pytest-torchprof than this: update it")
+        raise NewerRecord.of(name, LaterRecord(schema))
 
 
 def other_number_of_times(measurements: int, varying: int, name: str) -> BadRecord:
     """Return the refusal of a record that has not one row of what varies for each measurement."""
-    return BadRecord(f"{name}: {measurements} measurements, of which {varying} have times")
+    return BadRecord.of(name, OtherTimesCount(measurements, varying))
 
 
 def refuse_unknown_places(
@@ -384,14 +394,14 @@ def refuse_unknown_places(
 ) -> None:
     """Raise BadRecord if a measurement names an environment or a structure that its record does not have."""
     if measured.environment is not None and not 0 <= measured.environment < environments:
-        raise BadRecord(f"{name}: {measured.test} names an environment that is not in the record")
+        raise BadRecord.of(name, PartMissing(measured.test, PartOfRecord.ENVIRONMENT))
     if measured.structure is not None and measured.structure not in structures:
-        raise BadRecord(f"{name}: {measured.test} names a structure that is not in the record")
+        raise BadRecord.of(name, PartMissing(measured.test, PartOfRecord.STRUCTURE))
 
 
 def structure_twice(name: str) -> BadRecord:
     """Return the refusal of a record of which nobody knows what one of its structures launches."""
-    return BadRecord(f"{name}: has a structure more than once")
+    return BadRecord.of(name, StructureTwice())
 
 
 class _OnlySchema(Struct):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.numbers import TABLE, Numbers
 from pytest_torchprof.history.record import BadRecord
 from pytest_torchprof.history.reported import ReportedCalls, ReportedKernel, ReportedResult, ReportedRun
+from pytest_torchprof.reasons.records import FiguresAlone, ResultsUnreadable
 from pytest_torchprof.report import Commit, RunResults
 from pytest_torchprof.report.exported import as_counted, exported
 from pytest_torchprof.report.result import KernelCalls, Result, summary_of
@@ -54,12 +55,11 @@ def results_in(record: RunRecord) -> RunResults:
     """
     reported = record.reported
     if reported is UNSET:
-        raise BadRecord(f"{record.uuid}: pytest-torchprof {record.version} recorded figures alone")
+        raise BadRecord.of(record.uuid, FiguresAlone(record.version))
     try:
         results = tuple(_result(record, row, reported.kernels) for row in reported.results)
     except (ValidationError, IndexError) as error:
-        problem = f"what pytest-torchprof {record.version} recorded there for reports cannot be read: {error}"
-        raise BadRecord(f"{record.uuid}: {problem}") from None
+        raise BadRecord.of(record.uuid, ResultsUnreadable(record.version, str(error))) from None
     run = _run(record, results)
     return replace(run, unused=reported.unused, against=reported.against, history=reported.history, gone=reported.gone)
 

@@ -12,9 +12,8 @@ from pytest_torchprof.history.ancestry import by_date, chain_to, date_of, parent
 from pytest_torchprof.history.ci_knows import CiPause, ci_pause, unknown_to_ci
 from pytest_torchprof.history.notes import Notes
 from pytest_torchprof.history.record import Event
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import enumerated, first_of
+from pytest_torchprof.reasons.history_branches import BranchNotNamed, BranchWithoutRun, NoRunOfAnyBranch, NoSuchBranch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -165,9 +164,8 @@ def _usual_branch(records: Sequence[HistoryRun]) -> str:
     if name := next((name for name in _USUAL if name in known), known[0] if len(known) == 1 else None):
         return name
     if known:
-        raise TorchprofError(f"runs of {enumerated(known)} are there: name the --branch", Code.NO_HISTORY)
-    problem = "no run of a branch is there: of a clean commit, and of no pull request"
-    raise TorchprofError(problem, Code.NO_HISTORY)
+        raise TorchprofError.because(BranchNotNamed(tuple(known)))
+    raise TorchprofError.because(NoRunOfAnyBranch())
 
 
 def _ordered(
@@ -185,9 +183,7 @@ def _ordered(
         return commits, OrderedBy.GIT, [record for record in records if sha_of(record) in known]
     on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
     if not on_branch:
-        others = first_of(branches_of(records))
-        there = f"; there are runs of {others}" if others else ""
-        raise TorchprofError(f"no run of the branch {branch} is there{there}", Code.NO_HISTORY)
+        raise TorchprofError.because(BranchWithoutRun(branch, tuple(branches_of(records))))
     parents = parents_in(records)
     local = unknown_to_ci(on_branch, parents)
     on_branch = [record for record in on_branch if sha_of(record) not in local]
@@ -204,7 +200,7 @@ def _ordered(
 def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
     listed = [*filter(None, map(repository.first_parents, (branch, f"origin/{branch}")))]
     if not listed:
-        raise TorchprofError(f"{repository.top} has no branch {branch}", Code.UNKNOWN_REF)
+        raise TorchprofError.because(NoSuchBranch(str(repository.top), branch))
     own, fetched = listed[0], listed[-1]
     # A clone from which nobody works has fetched more than its own branch has.
     return fetched if repository.descends(fetched[-1], own[-1]) else own

@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.history.lanes import points_by_lane
 from pytest_torchprof.history.series import EXACT
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text.suggestions import nearest
+from pytest_torchprof.reasons.history_branches import NoCondition, NumberOfCondition
+from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -88,11 +88,10 @@ class ConditionAnswer(Struct, frozen=True, kw_only=True):
 def read_condition(text: str) -> Condition:
     """Return the condition in a text; TorchprofError says which form is expected, or which numbers there are."""
     if (match := _FORM.fullmatch(text)) is None:
-        problem = f"{text!r} is no condition: expected a number, a sign and a bound, such as 'kernels >= 6'"
-        raise TorchprofError(problem, Code.BAD_USAGE)
+        raise TorchprofError.because(NoCondition(text))
     name, sign, bound = match.groups()
     if name not in EXACT:
-        raise TorchprofError(f"{text!r}: unknown number {name!r}; {nearest(name, EXACT)}", Code.BAD_USAGE)
+        raise TorchprofError.because(NumberOfCondition(text, name, *choices_like(name, EXACT)))
     return Condition(name, sign, float(bound))
 
 

@@ -12,6 +12,8 @@ from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord
 from pytest_torchprof.history.store import StoreUnusable, decoded, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import is_database, where_of
+from pytest_torchprof.reasons.records import ArchiveInArchive, LargerThanRecords, LinkOut, RecordUnreadable
+from pytest_torchprof.reasons.stores import NoHistoryThere
 from pytest_torchprof.system.archives import DAMAGED
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
             return _records_in_files([path])
     store = store_at(where_of(source, Path()))
     if not store.is_there:
-        raise StoreUnusable(store.shown, "there is no history")
+        raise StoreUnusable.of(store.shown, NoHistoryThere())
     return records_of(store)
 
 
@@ -55,7 +57,7 @@ def _records_in_folder(folder: Path) -> Iterator[RunRecord | BadRecord]:
     for file in sorted(folder.rglob(f"*{SUFFIX}")):
         # An artifact that somebody else has packed may name any file of this machine.
         if file.is_symlink() and not file.resolve().is_relative_to(folder.resolve()):
-            yield BadRecord(f"{file}: is a link that leads out of {folder}")
+            yield BadRecord.of(str(file), LinkOut(str(folder)))
         else:
             yield from _records_in_files([file])
 
@@ -65,17 +67,17 @@ def _records_in_archive(path: Path) -> Iterator[RunRecord | BadRecord]:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.filename.endswith(".zip"):
-                    yield BadRecord(f"{path}: {member.filename}: is an archive within an archive: unpack it first")
+                    yield BadRecord.of(f"{path}: {member.filename}", ArchiveInArchive())
                 elif member.filename.endswith(SUFFIX):
                     yield _record_of(archive, member, f"{path}: {member.filename}")
     except DAMAGED as error:
-        yield BadRecord(f"{path}: cannot be read: {error}")
+        yield BadRecord.of(str(path), RecordUnreadable(str(error)))
 
 
 def _record_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> RunRecord | BadRecord:
     if member.file_size > MOST_BYTES:
-        return BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
+        return BadRecord.of(name, LargerThanRecords(MOST_BYTES >> 20))
     try:
         return decoded(name, archive.read(member))
     except DAMAGED as error:
-        return BadRecord(f"{name}: cannot be read: {error}")
+        return BadRecord.of(name, RecordUnreadable(str(error)))

@@ -17,6 +17,8 @@ from pytest_torchprof.history.record import (
 )
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.records import InTheWay, SameId
+from pytest_torchprof.reasons.stores import OfStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.history.notes import Note
     from pytest_torchprof.history.rows_differ import RowsDiffer
+    from pytest_torchprof.reasons.reason import Reason
 
 
 class StoreUnusable(TorchprofError):
@@ -31,10 +34,20 @@ class StoreUnusable(TorchprofError):
 
     code = Code.UNUSABLE_STORE
 
-    def __init__(self, shown: str, why: str) -> None:
-        """Make the error of a store that is called so."""
-        super().__init__(f"{shown}: {why}")
-        self.why = why
+    @classmethod
+    def of(cls, shown: str, cause: Reason) -> StoreUnusable:
+        """Return the error of a store that is called so."""
+        return cls.because(OfStore(shown, cause))
+
+    @property
+    def cause(self) -> Reason:
+        """Why, without the store's name."""
+        return self.reason.why if isinstance(self.reason, OfStore) else self.reason
+
+    @property
+    def why(self) -> str:
+        """Why, in words, without the store's name."""
+        return self.cause.text
 
 
 class Store(Protocol):
@@ -150,11 +163,11 @@ def decoded(name: str, content: bytes) -> RunRecord | BadRecord:
 
 def another_of_the_same_id(name: str) -> BadRecord:
     """Return the refusal of a record whose id another one has, which is called so."""
-    return BadRecord(f"{name} is another record of the same id, and stays as it is")
+    return BadRecord.because(SameId(name))
 
 
 def in_the_way(problem: BadRecord, name: str) -> BadRecord:
     """Return the refusal of a record in whose place a damaged one lies, which is called so."""
     if isinstance(problem, NewerRecord):
         return problem
-    return BadRecord(f"{problem.text}; it is in the way of its good copy: remove {name}, and import that again")
+    return BadRecord.because(InTheWay(problem.reason, name))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.history.folder import HistoryFolder
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.where import StoreKind
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.stores import LibraryNotLoaded, RecordsAlone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,7 @@ def has_tables(where: Where) -> bool:
 def tables_at(where: Where) -> Tables:
     """Return the store that has tables; TorchprofError for one that keeps records alone."""
     if not has_tables(where):
-        problem = f"{where.shown}: keeps records alone, and has no tables; only SQLite and PostgreSQL do"
-        raise TorchprofError(problem, Code.BAD_USAGE)
+        raise TorchprofError.because(RecordsAlone(where.shown))
     return database_at(where)
 
 
@@ -59,5 +58,4 @@ def _loading(where: Where) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        problem = f"cannot load its library: {error}; pip install --upgrade 'pytest-torchprof[history]'"
-        raise StoreUnusable(where.shown, problem) from None
+        raise StoreUnusable.of(where.shown, LibraryNotLoaded(str(error))) from None

@@ -80,4 +80,4 @@ def _refuse_future(record: RunRecord) -> None:
     try:
         refuse_future(record, datetime.now(UTC))
     except Contradiction as problem:
-        raise BadRecord(f"{record.uuid}: {problem}") from None
+        raise BadRecord.of(record.uuid, problem.why) from None

@@ -13,8 +13,17 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_torchprof.history.store import StoreUnusable
-from pytest_torchprof.system.remote.addresses import why_not_installed
-from pytest_torchprof.text import enumerated, without_passwords
+from pytest_torchprof.reasons.stores import (
+    AddressWithoutFile,
+    FileInsteadOfStore,
+    FolderInsteadOfSqlite,
+    LibrariesNotInstalled,
+    NoAddressOfDatabase,
+    NoStoreOfRecords,
+    SqliteOnNetwork,
+)
+from pytest_torchprof.system.remote.addresses import install_command, not_installed
+from pytest_torchprof.text import without_passwords
 
 OBJECT_STORES: Final = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "memory": "fsspec"}
 """The protocols whose objects appear whole and can be written once, and the module that each needs."""
@@ -31,14 +40,6 @@ _NETWORK: Final = re.compile(
     r"orangefs|panfs|pvfs2|rclone|s3fs|smb3|smbfs|sshfs|virtiofs|wekafs)"
 )
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
-_FORMS: Final = (
-    "a folder",
-    "a file that ends in .db or .sqlite",
-    "sqlite:///PATH",
-    "postgresql+psycopg://USER@HOST/DATABASE",
-    "s3://BUCKET/PREFIX",
-    "gs://BUCKET/PREFIX",
-)
 
 
 class StoreKind(StrEnum):
@@ -78,22 +79,21 @@ def where_of(text: str, folder: Path) -> Where:
         if is_database(path) and not path.is_dir():
             return _sqlite(path)
         if path.is_file():
-            raise StoreUnusable(str(path), f"is a file; expected {enumerated(_FORMS)}")
+            raise StoreUnusable.of(str(path), FileInsteadOfStore())
         return Where(StoreKind.FOLDER, str(path))
     if scheme == "sqlite":
         # As SQLAlchemy has it: three slashes before a relative path, four before an absolute one.
         if not behind.startswith("/") or behind in ("/", "/:memory:"):
-            raise StoreUnusable(without_passwords(text), "names no file; expected sqlite:///PATH")
+            raise StoreUnusable.of(without_passwords(text), AddressWithoutFile())
         return _sqlite(folder / behind[1:])
     if scheme in _ALSO_POSTGRESQL:
         if _DATABASE.fullmatch(behind) is None:
-            problem = "is no address of a database; in names and passwords @ is written as %40, : as %3A, / as %2F"
-            raise StoreUnusable(without_passwords(text), problem)
+            raise StoreUnusable.of(without_passwords(text), NoAddressOfDatabase())
         where = Where(StoreKind.POSTGRESQL, f"{POSTGRESQL}://{behind}")
         return _with_modules(where, "sqlalchemy", "alembic", "psycopg")
     if scheme in OBJECT_STORES:
         return _with_modules(Where(StoreKind.OBJECTS, text), "fsspec", OBJECT_STORES[scheme])
-    raise StoreUnusable(without_passwords(text), f"is no store of records; expected {enumerated(_FORMS)}")
+    raise StoreUnusable.of(without_passwords(text), NoStoreOfRecords())
 
 
 def is_database(path: Path) -> bool:
@@ -103,13 +103,9 @@ def is_database(path: Path) -> bool:
 
 def _sqlite(path: Path) -> Where:
     if path.is_dir():
-        raise StoreUnusable(str(path), "is a folder; expected a file for SQLite")
+        raise StoreUnusable.of(str(path), FolderInsteadOfSqlite())
     if (system := network_file_system(path)) is not None:
-        problem = (
-            f"lies on a network file system ({system}), whose locks do not keep two machines from writing to an "
-            f"SQLite file at once: use a folder, or PostgreSQL"
-        )
-        raise StoreUnusable(str(path), problem)
+        raise StoreUnusable.of(str(path), SqliteOnNetwork(system))
     return _with_modules(Where(StoreKind.SQLITE, str(path)), "sqlalchemy", "alembic")
 
 
@@ -131,6 +127,7 @@ def network_file_system(path: Path) -> str | None:
 
 
 def _with_modules(where: Where, *modules: str) -> Where:
-    if (problem := why_not_installed(modules, "history")) is not None:
-        raise StoreUnusable(where.shown, problem)
+    if missing := not_installed(modules):
+        why = LibrariesNotInstalled(missing, install_command(missing, "history"))
+        raise StoreUnusable.of(where.shown, why)
     return where

@@ -17,15 +17,19 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
 from pytest_torchprof.reasons.command_line import Needed, OptionTakes, SaysDevice, WordOf
 from pytest_torchprof.reasons.command_line_fleet import Quantity, RunPart
+from pytest_torchprof.reasons.commits_measured import Kinship
 from pytest_torchprof.reasons.comparing import SideName
+from pytest_torchprof.reasons.contradictions import CommitFault, MeasurementFault, PartOfRecord, TimesFault
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.no_gpu import CannotInitialize
 from pytest_torchprof.reasons.other_ranks import RankProcess
 from pytest_torchprof.reasons.plugins import Brings, Lack
 from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.reasons.records import ContentInstead
 from pytest_torchprof.reasons.step_flaws import StepFlaw
 from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.stores import StoreUse
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.unreadable import InsteadOfFile
 from pytest_torchprof.reasons.wrong_patterns import NotOnesOwn, PartOf, PatternForm, Spelling
@@ -80,6 +84,13 @@ _VALUES: Final[Mapping[str, Any]] = {
     "ValueForm": ValueForm.WHOLE_NUMBER,
     "WordOf": WordOf.OPTION,
     "SideName": SideName("<commit>"),
+    "CommitFault": CommitFault.OWN_ANCESTOR,
+    "ContentInstead": ContentInstead.NOTHING,
+    "Kinship": Kinship.STRANGERS,
+    "MeasurementFault": MeasurementFault.NOT_MEASURED,
+    "PartOfRecord": PartOfRecord.STRUCTURE,
+    "StoreUse": StoreUse.READ,
+    "TimesFault": TimesFault.OUT_OF_ORDER,
     "Absent | None": None,
     "DeviceTrouble | None": None,
     "InsteadOfFile": InsteadOfFile.LOOP,

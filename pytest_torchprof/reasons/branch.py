@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import first_of
@@ -11,12 +12,17 @@ class HistoryUnread(Reason, frozen=True):
     """The history that holds the baseline cannot be read."""
 
     CODE = Code.UNUSABLE_STORE
-    SENTENCE = "the baseline {history} {problem}"
     MEANING = "the store of the history does not answer, or is damaged, so that no test can be judged by it"
     ADVICE = "`torchprof history verify STORE` asks the store in the same way"
 
     history: str
-    problem: str
+    problem: decoding.AnyReason | str
+    """In reports of earlier versions a text."""
+
+    @property
+    def sentence(self) -> str:
+        problem = self.problem.text if isinstance(self.problem, Reason) else self.problem
+        return f"the baseline {self.history} {problem}"
 
 
 class NoRunOfBranch(Reason, frozen=True):

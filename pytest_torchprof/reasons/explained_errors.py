@@ -73,9 +73,10 @@ ERRORS: Final[Mapping[str, Explained]] = {
     ),
     Code.NO_JOB: Explained(
         """
-        `torchprof.ranks` was used in a test that runs in no job of several ranks, or in a job whose launcher does
-        not say where ranks meet. `ranks=2` in the marker [starts a job](ranks.md#tests-of-several-ranks) for the
-        test; `torchrun --nproc-per-node 2 -m pytest` runs all tests in one.
+        `torchprof.ranks` was used in a test that runs in no job of several ranks, in a job whose launcher does not
+        say where ranks meet, or where torch.distributed cannot start the process group. `ranks=2` in the marker
+        [starts a job](ranks.md#tests-of-several-ranks) for the test; `torchrun --nproc-per-node 2 -m pytest` runs
+        all tests in one.
         """,
     ),
     Code.BAD_OPTION: Explained(
@@ -313,6 +314,7 @@ ERRORS: Final[Mapping[str, Explained]] = {
         [another project](history.md#one-history-one-project) or to one that is not known, or has the id of another
         record that is there. It is refused and named, and all others count.
         """,
+        remedy="copy or import the record again, or remove the file",
     ),
     Code.NO_HISTORY: Explained(
         """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import all_of, enumerated
+from pytest_torchprof.reasons.stores import LibrariesNotInstalled
+from pytest_torchprof.text import enumerated
 
 
 class LibraryMissing(Reason, frozen=True):
@@ -23,9 +24,7 @@ class LibraryMissing(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        are = "is" if len(self.modules) == 1 else "are"
-        modules = all_of(self.modules, len(self.modules))
-        return f"{self.name}: needs {modules}, which {are} not installed: {self.command}"
+        return f"{self.name}: {LibrariesNotInstalled(self.modules, self.command).sentence}"
 
 
 class AddressNotRead(Reason, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import first_of, quoted
@@ -141,7 +140,7 @@ class RecordUnread(Reason, frozen=True):
     """Its id."""
 
 
-class FiguresAlone(Reason, frozen=True):
+class NoReportKept(Reason, frozen=True):
     """A run's report is asked for, and its record is of a version that kept none."""
 
     CODE = Code.NO_HISTORY
@@ -180,18 +179,3 @@ class NoRecordThere(Reason, frozen=True):
     ADVICE = "check the path"
 
     source: str
-
-
-class RecordsWait(Reason, frozen=True):
-    """Records cannot be added to a history, and stay where they wait."""
-
-    CODE = Code.UNUSABLE_STORE
-    FOR_THE_DOCTOR = False
-    ADVICE = "push again when the store can be reached"
-
-    why: decoding.AnyReason
-    folder: str
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.why.text}; the records stay in {self.folder}"

@@ -33,6 +33,20 @@ class ReportNotWritten(Reason, frozen=True):
     error: str
 
 
+class RecordingsBehindLink(Reason, frozen=True):
+    """The folder for recordings beside a report is a link."""
+
+    CODE = Code.REPORT_NOT_WRITTEN
+    ADVICE = "remove the link"
+    FOR_THE_DOCTOR = False
+    SENTENCE = (
+        "--torchprof-report={path}: cannot be written: {folder} is a link, and nothing is written or removed through it"
+    )
+
+    path: str
+    folder: str
+
+
 class ReportNotMade(Reason, frozen=True):
     """The report of a run cannot be made."""
 
@@ -66,10 +80,13 @@ class RecordNotKept(Reason, frozen=True):
     CODE = Code.REPORT_NOT_WRITTEN
     ADVICE = "name a folder that can be written"
     FOR_THE_DOCTOR = False
-    SENTENCE = "--torchprof-keep: {folder} {error}"
 
     folder: str
-    error: str
+    why: decoding.AnyReason
+
+    @property
+    def sentence(self) -> str:
+        return f"--torchprof-keep: {self.folder} {self.why.text}"
 
 
 class NoRecordingJudged(Reason, frozen=True):

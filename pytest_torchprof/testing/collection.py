@@ -17,7 +17,6 @@ from pytest_torchprof.findings.checked import checked_rules
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.limits.checked import checked_limits
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report import reporters
@@ -40,9 +39,10 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.findings.finding import Rule
     from pytest_torchprof.limits.limit import Limit
+    from pytest_torchprof.reasons.reason import Reason
 
 OPTIONS = pytest.StashKey[TestOptions]()
-REFUSED = pytest.StashKey[str]()
+REFUSED: pytest.StashKey[Reason] = pytest.StashKey()
 """Why a test cannot run as it asks to."""
 
 
@@ -59,7 +59,9 @@ def _new_state(config: pytest.Config) -> RunState:
     try:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
-        raise pytest.UsageError(coded(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
+        from pytest_torchprof.reasons.run_options import OfSetting  # noqa: PLC0415  (for what is refused alone)
+
+        raise pytest.UsageError(str(OfSetting("torchprof_thresholds", problem.reason))) from None
     own_kernels = _own_kernels(config)
     known = reporters()
     for given in brought(config, "pytest_torchprof_reporters"):
@@ -85,8 +87,9 @@ def _new_state(config: pytest.Config) -> RunState:
     )
     for path in options.reports:
         if state.reporter_of(path) is None:
-            message = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
-            raise pytest.UsageError(coded(f"{message}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
+            from pytest_torchprof.reasons.run_options import ReportOfNoFormat  # noqa: PLC0415  (for what is refused alone)
+
+            raise pytest.UsageError(str(ReportOfNoFormat(str(path), path.suffix, tuple(sorted(known)))))
     return state
 
 
@@ -144,7 +147,7 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     ours = [item for item in items if is_ours(item)]
     with capture.looking_without_use():
         _read_all(ours, state)
-    refused = [item.stash[REFUSED] for item in ours if REFUSED in item.stash]
+    refused = [str(item.stash[REFUSED]) for item in ours if REFUSED in item.stash]
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
         raise pytest.UsageError("\n".join(_on_terminal(refused, config)))
@@ -162,7 +165,9 @@ def _read_all(items: Iterable[pytest.Item], state: RunState) -> None:
         try:
             item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
         except UnknownLimit as problem:
-            item.stash[REFUSED] = f"{item.nodeid}: torchprof marker: {problem}"
+            from pytest_torchprof.reasons.refused_tests import OfMarker  # noqa: PLC0415  (for what is refused alone)
+
+            item.stash[REFUSED] = OfMarker(item.nodeid, problem.reason)
         else:
             require_gpu(item, state)
 
@@ -171,26 +176,31 @@ def require_gpu(item: pytest.Item, state: RunState) -> None:
     run = state.options
     if not run.require_gpu or run.replay is not None or not run.enabled:
         return
-    if lack := _why_no_gpu(item.stash[OPTIONS], run):
-        item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
+    if lack := _why_no_gpu(item.nodeid, item.stash[OPTIONS], run):
+        item.stash[REFUSED] = lack
         state.note_lack_of_gpu()
 
 
-def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
+def _why_no_gpu(test: str, options: TestOptions, run: RunOptions) -> Reason | None:
     device = options.device
     if options.has_processes:
         from pytest_torchprof.testing.ranks.placing import why_too_few_gpus  # noqa: PLC0415 - as where tests are placed
 
         if lack := why_too_few_gpus(options, run):
-            return coded(f"cannot be measured: {lack}", Code.NO_GPU)
+            from pytest_torchprof.reasons.refused_tests import NotMeasurable  # noqa: PLC0415  (for what is refused alone)
+
+            return NotMeasurable(test, lack)
     try:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
-        return f"cannot be measured: {problem}"
+        from pytest_torchprof.reasons.refused_tests import NotMeasurable  # noqa: PLC0415  (for what is refused alone)
+
+        return NotMeasurable(test, problem.reason)
     if kind_of(picked).has_launches:
         return None
-    lack = f"torch sees no GPU: {capture.no_gpu().text}" if device == "auto" else f"its device is {device!r}"
-    return coded(f"would be measured on the cpu ({lack})", Code.NO_GPU)
+    from pytest_torchprof.reasons.refused_tests import CpuAsAsked, CpuForWantOfGpu  # noqa: PLC0415  (as above)
+
+    return CpuForWantOfGpu(test, capture.no_gpu()) if device == "auto" else CpuAsAsked(test, device)
 
 
 _LEAVING_OUT: Final = ("lf", "ignore", "ignore_glob", "stepwise")

@@ -20,6 +20,7 @@ from pytest_torchprof.history.results import with_results
 from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
+from pytest_torchprof.reasons.stores import StoreSilent
 from pytest_torchprof.reasons.whole_runs import RecordNotKept
 from pytest_torchprof.recording.files import hide
 from pytest_torchprof.system.waiting import within
@@ -50,13 +51,14 @@ def leave_record(state: RunState, run: RunRecord) -> None:
         try:
             figures.add(record)
         except StoreUnusable as problem:
-            state.note_problem(RecordNotKept(figures.shown, problem.why))
+            state.note_problem(RecordNotKept(figures.shown, problem.cause))
     if where is None or store is None:
         return
     try:
         within(PATIENCE_S, lambda: _add(store, record))
-    except TimeoutError as error:
-        state.note_left_behind(f"--torchprof-history={where.shown}: {error}. {_kept_back(state, record, _SEND)}")
+    except TimeoutError:
+        why = StoreSilent(PATIENCE_S)
+        state.note_left_behind(f"--torchprof-history={where.shown}: {why.text}. {_kept_back(state, record, _SEND)}")
     except StoreUnusable as problem:
         state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_kept_back(state, record, _SEND)}")
     except BadRecord as problem:

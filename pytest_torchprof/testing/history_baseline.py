@@ -26,6 +26,7 @@ from pytest_torchprof.reasons.branch import (
     UnmeasuredOnBranch,
 )
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.stores import StoreSilent
 from pytest_torchprof.system.waiting import within
 from pytest_torchprof.testing.history import PATIENCE_S
 from pytest_torchprof.testing.known_branch import KnownBranch, key_in_file
@@ -78,12 +79,12 @@ def _read(asked: HistoryBranch, options: RunOptions, folder: Path) -> KnownBranc
         if not own.devices:
             return replace(nothing, reason=_no_run(asked, own))
         return _with_entries(nothing, own, options.rootdir)
-    except TimeoutError as error:
-        return replace(nothing, reason=HistoryUnread(nothing.history, str(error)))
+    except TimeoutError:
+        return replace(nothing, reason=HistoryUnread(nothing.history, StoreSilent(PATIENCE_S)))
     except StoreUnusable as problem:
-        return replace(nothing, reason=HistoryUnread(nothing.history, problem.why))
+        return replace(nothing, reason=HistoryUnread(nothing.history, problem.cause))
     except TorchprofError as problem:
-        return replace(nothing, reason=HistoryUnread(nothing.history, problem.text))
+        return replace(nothing, reason=HistoryUnread(nothing.history, problem.reason))
 
 
 def _no_run(asked: HistoryBranch, own: BranchBaseline) -> NoRunOfBranch:

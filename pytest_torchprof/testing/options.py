@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pytest_torchprof.against import is_side
 from pytest_torchprof.measuring.keyword_values import device_name
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.testing.declared import key_of, option_of
 from pytest_torchprof.testing.option_values import one_of, read_share, whole_text, yes_or_no
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.history.where import Where
     from pytest_torchprof.kernels.own_kernels import OwnKernels
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.known_branch import KnownBranch
     from pytest_torchprof.testing.suite_file import Suite
 
@@ -146,19 +146,27 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
     source = _Source(config)
     folder, save, replay = (next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay"))
     if save and replay:
-        raise _bad_option("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
+        from pytest_torchprof.reasons.run_options import SaveAndReplay  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(SaveAndReplay())
     if save and (existing := next((place for place in (save, *save.parents) if place.exists()), save)).is_file():
-        raise _bad_option(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
+        from pytest_torchprof.reasons.run_options import SaveIsFile  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(SaveIsFile(str(existing)))
     if replay and not replay.is_dir():
-        raise _bad_option(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
+        from pytest_torchprof.reasons.run_options import ReplayNoFolder  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(ReplayNoFolder(str(replay)))
     keep = source.read("keep", one_of(Keep))
     if keep and not save:
-        raise _bad_option(f"--torchprof-keep={keep} says what --torchprof-save=DIR keeps: name the folder too")
+        from pytest_torchprof.reasons.run_options import KeepWithoutSave  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(KeepWithoutSave(keep))
     mode, history_branch = source.baseline()
     if history_branch is not None and source.on_command_line("baseline-dir"):
-        raise _bad_option(
-            "--torchprof-baseline-dir names a folder of files, and --torchprof-baseline a history: give one"
-        )
+        from pytest_torchprof.reasons.run_options import FolderAndHistory  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(FolderAndHistory())
     options = RunOptions(
         enabled=source.read("", one_of(("on", "off"))) != "off",
         baseline=mode,
@@ -226,8 +234,11 @@ class _Source:
         try:
             return None if value is None else reader(value)
         except UnknownLimit as problem:
-            where = option_of(name) if self.on_command_line(name) else f"{key_of(name)} in the ini file"
-            raise _bad_option(f"{where}: {problem.text}, got {value!r}") from None
+            from pytest_torchprof.reasons.run_options import OfOption  # noqa: PLC0415  (for what is refused alone)
+
+            in_ini_file = not self.on_command_line(name)
+            option = key_of(name) if in_ini_file else option_of(name)
+            raise _bad_option(OfOption(option, in_ini_file, problem.reason, repr(value))) from None
 
     def paths(self, name: str) -> tuple[Path, ...]:
         """Return paths: relative to where pytest was called, or, from the ini file, to that file's folder."""
@@ -249,11 +260,13 @@ class _Source:
         store, _, branch = address.rpartition("@")
         modes = {word for word in (mode.removesuffix(","), branch.rpartition(",")[2]) if word in set(BaselineMode)}
         if modes - _READING:
-            problem = "a history is only read, by compare or strict; runs with --torchprof-history add to it"
-            raise _bad_option(f"--torchprof-baseline={without_passwords(value)}: {problem}")
+            from pytest_torchprof.reasons.run_options import HistoryOnlyRead  # noqa: PLC0415  (for what is refused alone)
+
+            raise _bad_option(HistoryOnlyRead(without_passwords(value)))
         if not store or not branch or mode not in ("", *(f"{known}," for known in _READING)):
-            problem = "expected history:STORE@BRANCH, such as history:runs.db@main, or strict,history:STORE@BRANCH"
-            raise _bad_option(f"--torchprof-baseline={without_passwords(value)}: {problem}")
+            from pytest_torchprof.reasons.run_options import NoBranchOfHistory  # noqa: PLC0415  (for what is refused alone)
+
+            raise _bad_option(NoBranchOfHistory(without_passwords(value)))
         where = _store_in("baseline", store, folder)
         return BaselineMode(mode.removesuffix(",") or "compare"), HistoryBranch(
             where=where, history=without_passwords(store), branch=branch
@@ -275,7 +288,9 @@ class _Source:
         try:
             return read_suite(self._config, share)
         except TorchprofError as problem:
-            raise _bad_option(problem.text) from None
+            from pytest_torchprof.reasons.run_options import OfSuite  # noqa: PLC0415  (for what is refused alone)
+
+            raise _bad_option(OfSuite(problem.reason)) from None
 
     def settings(self) -> dict[str, object]:
         """Return the settings of limits that the ini file has."""
@@ -286,7 +301,9 @@ class _Source:
         try:
             return {"own": read_own(names)}
         except UnknownLimit as problem:
-            raise _bad_option(f"torchprof_own: {problem.text}") from None
+            from pytest_torchprof.reasons.run_options import OfSetting  # noqa: PLC0415  (for what is refused alone)
+
+            raise _bad_option(OfSetting("torchprof_own", problem.reason)) from None
 
     def own_kernels(self) -> OwnKernels | None:
         """Return what the ini file says of kernels."""
@@ -297,7 +314,9 @@ class _Source:
         try:
             return read_own_lines(lines)
         except UnknownLimit as problem:
-            raise _bad_option(f"torchprof_kernels: {problem.text}") from None
+            from pytest_torchprof.reasons.run_options import OfSetting  # noqa: PLC0415  (for what is refused alone)
+
+            raise _bad_option(OfSetting("torchprof_kernels", problem.reason)) from None
 
     def rank_timeout_s(self) -> float:
         """Return how long ranks wait for each other."""
@@ -305,14 +324,18 @@ class _Source:
         with suppress(ValueError):
             if 0 < (seconds := float(text)) < math.inf:
                 return seconds
-        raise _bad_option(f"torchprof_rank_timeout = {text}: expected seconds above 0, such as 60")
+        from pytest_torchprof.reasons.run_options import NoRankTimeout  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(NoRankTimeout(text))
 
     def ranks_scope(self) -> str:
         """Return which tests of several ranks share a job."""
         text = str(self._config.getini("torchprof_ranks_scope"))
         if text in ("file", "test"):
             return text
-        raise _bad_option(f"torchprof_ranks_scope = {text}: expected file or test")
+        from pytest_torchprof.reasons.run_options import NoRanksScope  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(NoRanksScope(text))
 
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance in the ini file's form, "time=0.10 kernels=1"."""
@@ -320,7 +343,9 @@ class _Source:
         try:
             return tolerance_in(text)
         except UnknownLimit as problem:
-            raise _bad_option(f"torchprof_tolerance = {text}: {problem.text}; write e.g. time=0.10 kernels=1") from None
+            from pytest_torchprof.reasons.run_options import OfTolerance  # noqa: PLC0415  (for what is refused alone)
+
+            raise _bad_option(OfTolerance(text, problem.reason)) from None
 
 
 def _store_in(option: str, address: str, folder: Path) -> Where:
@@ -334,9 +359,11 @@ def _store_in(option: str, address: str, folder: Path) -> Where:
         where = where_of(address, folder)
         store_at(where)  # That a library cannot be loaded should be known now rather than at the end of the run.
     except StoreUnusable as problem:
-        raise _bad_option(f"{option_of(option)}: {problem.text}") from None
+        from pytest_torchprof.reasons.run_options import OfSetting  # noqa: PLC0415  (for what is refused alone)
+
+        raise _bad_option(OfSetting(option_of(option), problem.reason)) from None
     return where
 
 
-def _bad_option(text: str) -> pytest.UsageError:
-    return pytest.UsageError(coded(text, Code.BAD_OPTION))
+def _bad_option(why: Reason) -> pytest.UsageError:
+    return pytest.UsageError(str(why))

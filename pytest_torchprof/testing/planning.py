@@ -39,7 +39,7 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
         # A GPU that was seen at collection may not be usable: nobody had asked CUDA itself.
         require_gpu(item, state)
     if REFUSED in item.stash:
-        pytest.fail(item.stash[REFUSED], pytrace=False)
+        pytest.fail(str(item.stash[REFUSED]), pytrace=False)
     if OPTIONS not in item.stash:
         # The marker came after collection.
         item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)

@@ -119,8 +119,14 @@ def _write_reports(state: RunState, record: RunRecord) -> list[Reason]:
             problems.append(ReportNotMade(str(path), reason_of(problem)))
         except OSError as error:
             problems.append(_not_written(path, error))
+        folder = path.parent / RECORDINGS
+        if folder.is_symlink():
+            from pytest_torchprof.reasons.whole_runs import RecordingsBehindLink  # noqa: PLC0415 - for what fails alone
+
+            problems.append(RecordingsBehindLink(str(path), str(folder)))
+            continue
         try:
-            _keep_beside(state, path.parent / RECORDINGS)
+            _keep_beside(state, folder)
         except OSError as error:
             problems.append(_not_written(path, error))
     return list(dict.fromkeys(problems))
@@ -134,8 +140,6 @@ def _not_written(path: Path, error: OSError) -> Reason:
 
 def _keep_beside(state: RunState, folder: Path) -> None:
     """Put the recordings of failed tests next to a report, where CI picks both up; remove those of the last run."""
-    if folder.is_symlink():
-        raise OSError(f"{folder} is a link, and nothing is written or removed through it")
     for old in folder.glob(f"*{SUFFIX}"):
         old.unlink()
     failed = [result for result in state.results.values() if result.outcome.is_failure]

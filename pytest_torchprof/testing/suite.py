@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.limits import NOT_MEASURED, read_limits
 from pytest_torchprof.limits.evidence import AllowedNothing
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
+from pytest_torchprof.reasons.composed import OfRule
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF, with_allowed
@@ -49,7 +50,7 @@ def check_rules(rules: Iterable[SuiteRule], known: Sequence[Limit], options: Run
             if options.replay is None:
                 refuse_unknown_operators(asked)
         except UnknownLimit as problem:
-            problems.append(f"{rule.shown}: {problem}")
+            problems.append(str(OfRule(rule.shown, problem.reason)))
     if problems:
         raise pytest.UsageError("\n".join(problems))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
@@ -64,12 +63,11 @@ def advise(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExceptio
 
 def _advice(problem: AttributeError) -> str | None:
     if isinstance(problem.obj, type) and issubclass(problem.obj, unittest.TestCase):
-        message = "a measurement belongs to one test, and setUpClass to none: use self.torchprof in setUp or in a test"
-    elif isinstance(problem.obj, unittest.TestCase):
-        message = (
-            'self.torchprof is the fixture from setUp on, in a class with @pytest.mark.usefixtures("torchprof"); '
-            "the marker torchprof alone measures the whole body"
-        )
-    else:
-        return None
-    return coded(message, Code.FIXTURE_MISUSE)
+        from pytest_torchprof.reasons.unittests import NoFixtureOfClass  # noqa: PLC0415  (for what fails alone)
+
+        return str(NoFixtureOfClass())
+    if isinstance(problem.obj, unittest.TestCase):
+        from pytest_torchprof.reasons.unittests import NoFixtureInTestCase  # noqa: PLC0415  (as above)
+
+        return str(NoFixtureInTestCase())
+    return None

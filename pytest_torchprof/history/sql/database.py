@@ -40,6 +40,8 @@ from pytest_torchprof.history.sql.schema import (
 )
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.history.where import StoreKind
+from pytest_torchprof.reasons.records import BeyondDatabases, NoNote
+from pytest_torchprof.reasons.stores import EarlierSchema, LaterSchema, NoHistoryThere, StoreUse
 from pytest_torchprof.system.remote.addresses import reason_without_secrets
 from pytest_torchprof.text import quoted
 
@@ -83,7 +85,7 @@ class HistoryDatabase:
         """Whether it has a schema; StoreUnusable where that cannot be told."""
         if self._file is not None and not self._file.exists():
             return False
-        with self._connected("cannot be read") as connection:
+        with self._connected(StoreUse.READ) as connection:
             return revision_of(connection) is not None
 
     @contextmanager
@@ -92,7 +94,7 @@ class HistoryDatabase:
         if self._file is not None and not self._file.exists():
             yield None
             return
-        with self._connected("cannot be read") as connection:
+        with self._connected(StoreUse.READ) as connection:
             revision = revision_of(connection)
             if revision is not None:
                 self._refuse_other_schema(revision)
@@ -104,7 +106,7 @@ class HistoryDatabase:
         Raises BadRecord where another one of the same id is there, or where no database has numbers or dates as it has,
         StoreUnusable if it cannot be written.
         """
-        with self._written("cannot be written") as connection:
+        with self._written(StoreUse.WRITE) as connection:
             if (revision := revision_of(connection)) is not None:
                 self._refuse_other_schema(revision)
                 return self._add(connection, record)
@@ -132,14 +134,14 @@ class HistoryDatabase:
     @contextmanager
     def asked(self) -> Iterator[TestTables]:
         """Yield the tables to be asked of a few tests, as they are at one moment; StoreUnusable."""
-        with self._connected("cannot be read") as connection:
+        with self._connected(StoreUse.READ) as connection:
             self._refuse_other_schema(revision_of(connection))
             yield TestTables(connection)
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove the records of these ids with all that is theirs alone, and return how many were there."""
         chosen = [*uuids]
-        with self._written("cannot be written", alone=True) as connection:
+        with self._written(StoreUse.WRITE, alone=True) as connection:
             self._refuse_other_schema(revision_of(connection))
             removed = 0
             for at in range(0, len(chosen), _MOST_PARAMETERS):
@@ -162,7 +164,7 @@ class HistoryDatabase:
             set_={"value": insert.excluded.value, "when": insert.excluded.when},
             where=NOTE.c.when < insert.excluded.when,
         )
-        with self._written("cannot be written") as connection:
+        with self._written(StoreUse.WRITE) as connection:
             if (revision := revision_of(connection)) is not None:
                 self._refuse_other_schema(revision)
                 return connection.scalar(upsert.returning(NOTE.c.key), values) is not None
@@ -182,11 +184,11 @@ class HistoryDatabase:
             about, text = row.value
             return msgspec.convert({"kind": row.kind, "about": about, "text": text, "when": when}, Note)
         except (ValueError, TypeError) as error:
-            return BadRecord(f"{self.shown}: {row.kind} {row.key}: no note: {error}")
+            return BadRecord.of(f"{self.shown}: {row.kind} {row.key}", NoNote(str(error)))
 
     def upgrade(self) -> tuple[str | None, str]:
         """Give it the newest schema; return which it had, None for an empty database, and which it has."""
-        with self._written("cannot be upgraded", alone=True) as connection:
+        with self._written(StoreUse.UPGRADE, alone=True) as connection:
             had = revision_of(connection)
             self._refuse_newer_schema(had)
             migrate(connection)
@@ -195,9 +197,9 @@ class HistoryDatabase:
     def rebuild(self) -> tuple[int, list[BadRecord]]:
         """Make all tables anew from the records; return of how many, and what is wrong with the others."""
         if not self.is_there:
-            raise StoreUnusable(self.shown, "there is no history")
+            raise StoreUnusable.of(self.shown, NoHistoryThere())
         good, bad = 0, []
-        with self._written("cannot be made anew", alone=True) as connection:
+        with self._written(StoreUse.REBUILD, alone=True) as connection:
             self._refuse_other_schema(revision_of(connection))
             for table in reversed(FROM_RECORDS):
                 connection.execute(delete(table))
@@ -214,7 +216,7 @@ class HistoryDatabase:
 
     def compared(self) -> Iterator[RunRecord | BadRecord | RowsDiffer]:
         """Yield each record by its id, what is wrong with it, or how its rows in the tables differ from it."""
-        with self._connected("cannot be read") as connection:
+        with self._connected(StoreUse.READ) as connection:
             if self._file is None:
                 # What is written or removed meanwhile would be a difference.
                 connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
@@ -222,7 +224,7 @@ class HistoryDatabase:
             yield from compared(connection, self.shown)
 
     def _make(self) -> None:
-        with self._written("cannot be written", alone=True) as connection:
+        with self._written(StoreUse.WRITE, alone=True) as connection:
             # Another process may have done so a moment ago.
             if revision_of(connection) is None:
                 make(connection)
@@ -242,8 +244,8 @@ class HistoryDatabase:
         try:
             self._insert(connection, rows_of(record))
         except (DataError, OverflowError) as error:
-            why = reason_without_secrets(error, self._where.address)
-            raise BadRecord(f"{name}: has what no database can hold: {why}") from None
+            why = BeyondDatabases(reason_without_secrets(error, self._where.address))
+            raise BadRecord.of(name, why) from None
         return True
 
     def _insert(self, connection: Connection, rows: Mapping[Table, Sequence[Any]]) -> None:
@@ -262,24 +264,22 @@ class HistoryDatabase:
     def _refuse_other_schema(self, revision: str | None) -> None:
         self._refuse_newer_schema(revision)
         if revision != REVISIONS[-1]:
-            line = f"torchprof history upgrade {quoted(self.shown)}"
-            problem = f"has schema {revision}, and this pytest-torchprof needs {REVISIONS[-1]}: run {line}"
-            raise StoreUnusable(self.shown, problem)
+            command = f"torchprof history upgrade {quoted(self.shown)}"
+            raise StoreUnusable.of(self.shown, EarlierSchema(revision, REVISIONS[-1], command))
 
     def _refuse_newer_schema(self, revision: str | None) -> None:
         if revision is not None and revision not in REVISIONS:
-            problem = f"has schema {revision}, made by a newer pytest-torchprof than this: update it"
-            raise StoreUnusable(self.shown, problem)
+            raise StoreUnusable.of(self.shown, LaterSchema(revision))
 
     @contextmanager
-    def _connected(self, failed: str) -> Iterator[Connection]:
-        with guarding(self._where, failed), self._reader.connect() as connection:
+    def _connected(self, use: StoreUse) -> Iterator[Connection]:
+        with guarding(self._where, use), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
-    def _written(self, failed: str, *, alone: bool = False) -> Iterator[Connection]:
+    def _written(self, use: StoreUse, *, alone: bool = False) -> Iterator[Connection]:
         """Yield a connection whose transaction is committed at the end, and taken back where something is raised."""
-        with guarding(self._where, failed):
+        with guarding(self._where, use):
             if self._file is not None:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._writer.begin() as connection:

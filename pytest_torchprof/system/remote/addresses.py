@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
-from pytest_torchprof.text import SHOWN_IN_URLS, all_of, first_line
+from pytest_torchprof.text import SHOWN_IN_URLS, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,20 +47,11 @@ def not_installed(modules: Iterable[str]) -> tuple[str, ...]:
     return tuple(module for module in modules if find_spec(module) is None)
 
 
-def installing(missing: Iterable[str], extra: str) -> str:
-    """Return the command that installs modules: those that an extra brings by its name."""
+def install_command(missing: Iterable[str], extra: str) -> str:
+    """Return the command that installs modules: those that an extra of this package brings by its name."""
     modules = [*missing]
     needed = [f"'pytest-torchprof[{extra}]'"] if _OF_EXTRAS & {*modules} else []
     return " ".join(["pip install", *needed, *(module for module in modules if module not in _OF_EXTRAS)])
-
-
-def why_not_installed(modules: Iterable[str], extra: str) -> str | None:
-    """Return which of the modules are missing, and the command that installs them; None where all are there."""
-    missing = not_installed(modules)
-    if not missing:
-        return None
-    are = "is" if len(missing) == 1 else "are"
-    return f"needs {all_of(missing, len(missing))}, which {are} not installed: {installing(missing, extra)}"
 
 
 def reason_without_secrets(error: Exception, address: str) -> str:

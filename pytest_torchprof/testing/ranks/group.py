@@ -11,6 +11,7 @@ from pytest_torchprof.capture.rank import Rank, this_rank
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.other_ranks import NoJobOfRanks, NowhereToMeet
+from pytest_torchprof.reasons.ranks_started import GroupNotStarted
 from pytest_torchprof.testing.ranks.place import Ranks
 from pytest_torchprof.text import first_line
 
@@ -45,11 +46,8 @@ def _begin(backend: str, rank: Rank) -> None:
     try:
         distributed.init_process_group(backend, rank=rank.number, world_size=rank.world)
     except RuntimeError as problem:
-        raise TorchprofError(
-            f"torchprof.ranks: torch.distributed cannot start the process group {backend} on {rank}: "
-            f"{first_line(str(problem))}; NCCL_DEBUG=INFO says more. Where there is no NCCL, as on a simulated GPU, "
-            'initialize torch.distributed with "gloo" in the test before it asks for its ranks'
-        ) from problem
+        why = GroupNotStarted(backend, str(rank), first_line(str(problem)))
+        raise TorchprofError.because(why) from problem
 
 
 def _refuse_alone(rank: Rank) -> None:

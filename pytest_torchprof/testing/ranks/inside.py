@@ -14,9 +14,10 @@ import filelock
 import pytest
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.codes import coded
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.reasons.goal import Goal, RunPoint
+from pytest_torchprof.reasons.ranks_started import NotCollectedOnRank
 from pytest_torchprof.testing import STATE
 from pytest_torchprof.testing.ranks import VARIABLE
 from pytest_torchprof.testing.ranks.between import Between, process_group
@@ -34,7 +35,7 @@ from pytest_torchprof.testing.ranks.task import (
     read_turn,
 )
 from pytest_torchprof.testing.workers import CACHES, COLUMNS, HAND_OVER, HISTORY, PROGRESS, SCRATCH
-from pytest_torchprof.text import first_of, printable_line, raised_line
+from pytest_torchprof.text import printable_line, raised_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -231,8 +232,7 @@ class RankKeeper:
 
 def _not_collected(nodeid: str, collected: Sequence[str]) -> str:
     """Return a text that says that a test has no such id in this process, with those that it has."""
-    test = nodeid.partition("[")[0]
-    own = [other for other in collected if other.partition("[")[0] == test]
-    others = f"of {test} there are {first_of(own)}" if own else f"no test there is called {test}"
-    text = f"the test was not collected there: {nodeid} is no id in that process; {others}"
-    return coded(printable_line(text, _LONGEST_LINE), Code.RANK_LOST)
+    function = nodeid.partition("[")[0]
+    own = tuple(other for other in collected if other.partition("[")[0] == function)
+    why = NotCollectedOnRank(nodeid, function, own)
+    return coded(printable_line(why.text, _LONGEST_LINE), why.CODE)

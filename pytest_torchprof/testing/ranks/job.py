@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import filelock
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.ranks_started import LostBehindLastTest
 from pytest_torchprof.system.processes import is_there
 from pytest_torchprof.testing.ranks.flight import last_collective_text
 from pytest_torchprof.testing.ranks.launch import (
@@ -70,8 +70,8 @@ class Jobs:
     def close(self) -> None:
         """End the job, if there is one; TorchprofError where one of its ranks does not come to its end."""
         if lost := self._drop():
-            whys = (f"rank {rank.number} of the job, after its last test, {rank.why.sentence}" for rank in lost)
-            raise TorchprofError("; ".join(whys), Code.RANK_LOST)
+            ranks, whys = zip(*((rank.number, rank.why) for rank in lost), strict=True)
+            raise TorchprofError.because(LostBehindLastTest(ranks, whys))
 
     def _drop(self) -> tuple[LostRank, ...]:
         job, self._job = self._job, None
@@ -166,8 +166,8 @@ class _Job:
         if not (given_up or statuses) and (status := self._processes[0].returncode):
             lost = tuple(lost_with_launcher(self._folder, ranks, status))
         self._temporary.cleanup()
-        silence = given_up.silence if given_up and lost else ""
-        return JobEnd(ranks=ranks, lost=lost, process=self.plan.process, silence=silence)
+        silent_s = given_up.waited_s if given_up and given_up.by_silence and lost else None
+        return JobEnd(ranks=ranks, lost=lost, process=self.plan.process, silent_s=silent_s)
 
     def _collective(self, rank: int) -> str:
         return last_collective_text(rank, environment(self.plan), self.plan.folder, self._began_s)

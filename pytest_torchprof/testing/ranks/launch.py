@@ -135,8 +135,8 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     """The lost ranks; first the one that ended the job."""
     process: str = ""
     """What messages call its process, where that is no rank of several."""
-    silence: str = ""
-    """Why the job was given up, if no rank made any progress."""
+    silent_s: float | None = None
+    """For how long no rank had made progress, if the job was given up for that."""
 
 
 class JobGivenUp(Struct, frozen=True):
@@ -145,11 +145,6 @@ class JobGivenUp(Struct, frozen=True):
     waited_s: float
     """How long was waited: since another rank had failed, or without any progress."""
     by_silence: bool = False
-
-    @property
-    def silence(self) -> str:
-        """The silence by which it was given up, in words; empty where a rank had failed."""
-        return f"no rank made progress for {self.waited_s:g} s" if self.by_silence else ""
 
     def why_lost(self, place: Place) -> Reason:
         """Return why a rank is lost that was ended at a place because the job was given up."""

@@ -17,6 +17,7 @@ from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.marker_options import TestOptions
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.ranks.job import Jobs
@@ -49,18 +50,20 @@ def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs)
     )
     job.stash[JOB] = job
     if lack := why_too_few_gpus(options, state.options):
-        job.add_marker(pytest.mark.skip(reason=lack))
+        job.add_marker(pytest.mark.skip(reason=lack.text))
     return job
 
 
-def why_too_few_gpus(options: TestOptions, run: RunOptions) -> str | None:
+def why_too_few_gpus(options: TestOptions, run: RunOptions) -> Reason | None:
     """Return why there is not a GPU for each rank of a test; None if there is, or if no GPU is measured."""
     if options.ranks is None or options.device == "cpu" or run.replay is not None:
         return None
     gpus = count_of_run()
     if gpus >= options.ranks or (gpus == 0 and options.device == "auto"):
         return None
-    return f"ranks={options.ranks} takes a GPU for each, and torch sees {counted(gpus, 'GPU') if gpus else 'none'}"
+    from pytest_torchprof.reasons.refused_tests import TooFewGpus  # noqa: PLC0415 - for what is refused alone
+
+    return TooFewGpus(options.ranks, gpus)
 
 
 def _words(config: pytest.Config) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.capture.rank_messages import WORST_FIRST, PhaseEnd, expected_here
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.lost_ranks import TestDidNotRunOnRank
+from pytest_torchprof.reasons.ranks_started import NoRankGoesOn
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
 from pytest_torchprof.report.outcome import Outcome
@@ -88,9 +89,9 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         """The outcome and its cause, in one line."""
         if self.outcome == "passed":
             return ""
-        if self.job.silence:
-            where = "; ".join(f"rank {verdict.rank.number} {verdict.line}" for verdict in self.ranks if verdict.lost)
-            return coded(f"{self.job.silence}: {where}", Code.SILENT_RANK)
+        if self.job.silent_s is not None:
+            lost = {verdict.rank.number: verdict.lost for verdict in self.ranks if verdict.lost}
+            return str(NoRankGoesOn(self.job.silent_s, tuple(lost), tuple(lost.values())))
         alike = all(verdict.outcome == self.outcome and verdict.line == self.first.line for verdict in self.ranks)
         return self.first.line if alike and not self.first.lost else f"{self.first.name}: {self.first.line}"
 
@@ -108,7 +109,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         The lines on ranks are wrapped to ``columns``; None where the width is not known.
         """
         own = self.first.report
-        if self.job.silence:
+        if self.job.silent_s is not None:
             hung = (f"{verdict.rank}, {text_of(verdict.report)}" for verdict in self.ranks if verdict.lost)
             return "\n\n".join([broken(unmeasured_text(self.line), columns), *hung])
         others = [
@@ -145,7 +146,7 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
     rank, end = Rank(number, len(job.ranks)), job.ranks[number]
     order, lost = next(((order, lost) for order, lost in enumerate(job.lost) if lost.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
-        line = lost.why.text if job.silence else str(lost.why)
+        line = str(lost.why) if job.silent_s is None else lost.why.text
         report = failure("", _last_words(lost), line)
         at = float("inf") if lost.outlived else float(order - len(job.lost))
         return RankVerdict(rank=rank, process=job.process, outcome="failed", report=report, lost=lost.why, order=at)
