@@ -387,8 +387,14 @@ def test_a_refusal_with_a_reason_is_none_in_words(source):
     assert refused_in_words(source) == []
 
 
-ERRORS_OF_OTHERS = {"cli/__init__.py": ("argparse's messages", "error")}
-"""Which functions make one of a text that others wrote, and whose it is."""
+ERRORS_OF_OTHERS = {
+    "cli/__init__.py": ("argparse's message", "error"),
+    "report/account.py": ("a sentence of the catalogue itself", "sentence"),
+    "testing/ranks/item.py": ("a line of a rank's report", "runtest"),
+}
+"""Which functions make one of a text that has been written elsewhere, and which text."""
+MADE_OF_CAUSES = {"RefusedError", "_NoTraceError"}
+"""Errors that are made of a cause, which is data."""
 
 
 FOR_OTHERS = ("Contradiction", "NotPacked", "UsageError")
@@ -412,7 +418,7 @@ def errors_in(sources):
     errors = {"TorchprofError"}
     while more := {name for name, bases in classes.items() if bases & errors} - errors:
         errors |= more
-    return frozenset(errors)
+    return frozenset(errors - MADE_OF_CAUSES)
 
 
 def made_of_texts(source, errors):
