@@ -401,11 +401,12 @@ def test_object(torchprof):
     ("function", "returned"),
     [
         ("lambda: stream()", "generator stream"),
-        ("lambda: later()", "coroutine later"),
-        ("lambda: streamed_later()", "async_generator streamed_later"),
+        ("lambda: LATER", "coroutine later"),
+        ("lambda: streamed_later()", "async generator streamed_later"),
         ("Stream()", "generator Stream.__call__"),
         ("lambda: map(torch.sin, [x])", "map object"),
         ("lambda: filter(torch.sin, [x])", "filter object"),
+        ("lambda: itertools.starmap(torch.add, [(x, x)])", "starmap object"),
     ],
 )
 def test_a_call_that_returns_work_that_is_not_done_is_not_measured(run_tests, function, returned):
@@ -414,12 +415,26 @@ def test_a_call_that_returns_work_that_is_not_done_is_not_measured(run_tests, fu
     assert ReturnsWork(returned).sentence in result.stdout.str()
 
 
-@pytest.mark.parametrize("function", ["begun", "lambda: list(stream())", "lambda: iter([x])", "lambda: range(2)"])
-def test_a_call_that_returns_what_has_begun_or_is_done_is_measured(run_tests, function):
+@pytest.mark.parametrize(
+    "function",
+    [
+        "begun",
+        "works_first",
+        "lambda: list(stream())",
+        "lambda: iter([x])",
+        "lambda: range(2)",
+        "lambda: Own()",
+        "lambda: torch.nn.Linear(2, 2).parameters()",
+    ],
+)
+def test_a_call_that_has_worked_or_returns_what_is_done_is_measured(run_tests, function):
     run_tests(f"{WORK}\ndef test_done(torchprof):\n    torchprof({function})\n").assert_outcomes(passed=1)
 
 
 WORK = """
+import collections.abc
+import itertools
+
 pytestmark = pytest.mark.torchprof(device="cpu", min_kernels=0)
 
 def stream():
@@ -428,12 +443,28 @@ def stream():
 async def later():
     return torch.sin(x)
 
+LATER = later()
+
+def teardown_module():
+    LATER.close()
+
 async def streamed_later():
     yield torch.sin(x)
 
 class Stream:
     def __call__(self):
         yield torch.sin(x)
+
+class Own(collections.abc.Generator):
+    def send(self, value):
+        raise StopIteration
+
+    def throw(self, *problem):
+        raise StopIteration
+
+def works_first():
+    torch.sin(x)
+    return stream()
 
 def begun():
     streaming = stream()

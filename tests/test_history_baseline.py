@@ -373,8 +373,11 @@ def test_what_names_no_branch_of_a_store_is_refused(run_tests, branch, value):
     result.stderr.fnmatch_lines(["*bad-option*"])
 
 
-def test_no_message_shows_a_password(run_tests, branch):
-    result = run_tests(ONE, "--torchprof-baseline=update,history:postgresql://me:hush@localhost/db@main")
+@pytest.mark.parametrize(
+    "value", ["update,history:postgresql://me:hush@localhost/db@main", "history:postgresql://me:hush@localhost/db"]
+)
+def test_no_message_shows_a_password(run_tests, branch, value):
+    result = run_tests(ONE, f"--torchprof-baseline={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "hush" not in result.stderr.str() + result.stdout.str()
 

@@ -11,7 +11,6 @@ from msgspec import Struct
 from pytest_torchprof.baseline.entry import key_of, split_key
 from pytest_torchprof.baseline.file import read_written, replace_text, text_of, writing
 from pytest_torchprof.baseline.path import files_of, renamed
-from pytest_torchprof.reasons.baseline_renames import NewNameTaken, NothingToRename
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
@@ -88,9 +87,13 @@ def _refuse(moves: Iterable[Move], before: Mapping[Path, Mapping[str, WrittenEnt
     shown_old, shown_new = ("::".join([str(file), *([test] if test else [])]) for file, test in (old, new))
     if not moves:
         known = sorted({split_key(key)[0] for entries in before.values() for key in entries})
+        from pytest_torchprof.reasons.baseline_renames import NothingToRename  # noqa: PLC0415 - for what is refused alone
+
         raise TorchprofError.because(NothingToRename(shown_old, old[0].name, tuple(known)))
     if taken := [move for move in moves if move.to_key in before.get(move.to_file, {})]:
         entries = tuple((str(move.to_file), move.to_key) for move in taken)
+        from pytest_torchprof.reasons.baseline_renames import NewNameTaken  # noqa: PLC0415 - as above
+
         raise TorchprofError.because(NewNameTaken(shown_new, entries))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from itertools import starmap
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from pytest_torchprof.limits.asked import idle_step
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -31,22 +34,27 @@ def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
     return OnlyMakesAnObject(repr(function))
 
 
-def why_result_not_run(returned: object) -> Reason | None:
-    """Return why what a call returned is work that has not been done yet; None if it is none.
+def why_work_not_done(measured: Profile, returned: object) -> Reason | None:
+    """Return why a measurement in which nothing ran is none: the call returned work that is to be done later.
 
-    ``why_nothing_runs`` refuses a function that is of a kind to return such work; a lambda may return it as well.
-    A coroutine is closed: nobody will await it, of which Python would warn in whatever runs later.
+    None for any other measurement. A function of a kind that returns such work is refused by ``why_nothing_runs``
+    before it is called; a lambda may return it as well.
     """
+    if not _is_work(returned) or idle_step(measured, ()) is None:
+        return None
+    kind = type(returned).__name__.replace("_", " ")
+    return ReturnsWork(f"{kind} {getattr(returned, '__qualname__', 'object')}")
+
+
+def _is_work(returned: object) -> bool:
+    """Return whether a value calls functions when it is driven, and nobody has begun that as far as can be seen."""
     match returned:
-        case Generator() if inspect.getgeneratorstate(returned) != inspect.GEN_CREATED:
-            return None
-        case Coroutine() if inspect.getcoroutinestate(returned) != inspect.CORO_CREATED:
-            return None
-        case Generator() | Coroutine() | AsyncGenerator() | map() | filter():
-            if isinstance(returned, Coroutine):
-                returned.close()
-            return ReturnsWork(f"{type(returned).__name__} {getattr(returned, '__qualname__', 'object')}")
-    return None
+        case GeneratorType():
+            return inspect.getgeneratorstate(returned) == inspect.GEN_CREATED
+        case CoroutineType():
+            return inspect.getcoroutinestate(returned) == inspect.CORO_CREATED
+        case _:
+            return isinstance(returned, AsyncGeneratorType | map | filter | starmap)
 
 
 class MeasuredBlock(ABC):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.limit import Status  # noqa: TC001  (as above)
-from pytest_torchprof.measuring.block import why_nothing_runs, why_result_not_run
+from pytest_torchprof.measuring.block import why_nothing_runs, why_work_not_done
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP
 from pytest_torchprof.measuring.script import ScriptBlock
 from pytest_torchprof.profiles import Profile  # noqa: TC001  (as above)
@@ -86,11 +86,14 @@ def judge(
     block = _JudgedBlock(None, limits, steps=steps, warmup=warmup, device=device)
     if (reason := why_nothing_runs(function)) is not None:
         return _unmeasured(not_measured(reason))
+    returned = None
     try:
         with block:
             for _ in block.steps():
-                if (reason := why_result_not_run(function(*args))) is not None:
-                    raise not_measured(reason)
+                returned = None  # A result that lived through the next call would count as memory of that call.
+                returned = function(*args)
+        if (reason := why_work_not_done(block.profile, returned)) is not None:
+            return _unmeasured(not_measured(reason))
         return block.verdicts()
     except NotMeasured as problem:
         return _unmeasured(problem)

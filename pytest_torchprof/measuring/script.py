@@ -26,7 +26,7 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.limits.keywords import LimitsOfProfile
-from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs, why_result_not_run
+from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs, why_work_not_done
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name, read_keyword
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
@@ -86,8 +86,8 @@ def profile(
         for _ in block.steps():
             result = None  # A result that lived through the next call would count as memory of that call.
             result = function(*args)
-            if (reason := why_result_not_run(result)) is not None:
-                raise not_measured(reason)
+    if (reason := why_work_not_done(block.profile, result)) is not None:
+        raise not_measured(reason)
     block.can_call(partial(function, *args))
     return block.profile.with_result(result)
 

@@ -130,9 +130,13 @@ class TextLength(Reason, frozen=True):
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False
-    SENTENCE = "{argument} has {characters:character}; expected 1 to {most}"
 
     argument: str
     characters: int
-    """None in a text of blanks alone."""
+    """Zero where there are blanks alone."""
     most: int
+
+    @property
+    def sentence(self) -> str:
+        given = "has {characters:character}" if self.characters else "is blank"
+        return self.words(f"{{argument}} {given}; expected 1 to {{most:character}}")

@@ -28,10 +28,10 @@ class OnlyMakesAnObject(Reason, frozen=True):
 
 
 class ReturnsWork(Reason, frozen=True):
-    """A call returned a generator or a coroutine of which no line has run."""
+    """Nothing ran, and the call returned work that is to be done later: a generator, a coroutine."""
 
     CODE = Code.NOTHING_MEASURED
-    SENTENCE = "the measured call returned the {returned}, whose code runs only when somebody drives it"
+    SENTENCE = "nothing ran: the measured call returned the {returned}, whose code runs only when somebody drives it"
     REMEDY = "drive it in the measured call"
     MEANING = "what a generator, a coroutine, `map` or `filter` stands for runs after the measurement"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.limits import GPU
+from pytest_torchprof.measuring.block import why_work_not_done
 from pytest_torchprof.testing.compile_cache import doubt_of
 
 if TYPE_CHECKING:
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.measurement import Measurement
 
 
-def believed(test: MeasuredTest, taken: Measurement) -> Measurement:
-    """Return a measurement that knows whether the CPU stands in for a GPU, and why it cannot be believed, if so."""
+def believed(test: MeasuredTest, taken: Measurement, returned: object) -> Measurement:
+    """Return a measurement that knows whether the CPU stands in for a GPU, and why it cannot be believed, if so.
+
+    ``returned`` is what the measured call did return.
+    """
     if taken.profile is None:
         return taken
     measurement = as_asked(test, taken)
-    why_not = taken.why_not or other_code(test.state.options.against)
+    why_not = taken.why_not or other_code(test.state.options.against) or why_work_not_done(taken.profile, returned)
     if why_not is None and not measurement.stands_in:  # How a CPU compiles in place of a GPU does not matter.
         why_not = doubt_of(taken.profile)
     return replace(measurement, why_not=why_not)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.measuring.block import why_result_not_run
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import AskedOnOneRank, CalledOnceByRule, InsideAnother
 from pytest_torchprof.testing.believed import believed
@@ -30,10 +29,17 @@ if TYPE_CHECKING:
     Calls = Generator[None, None, None]
 
 
-def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explanation], None] | None = None) -> Calls:
+def measured_calls(
+    run: TestRun,
+    asked: Measurement,
+    *,
+    again: Callable[[Explanation], None] | None = None,
+    returned: Callable[[], object] = lambda: None,
+) -> Calls:
     """Yield once for each call of the measured code; the run then has the measurement, and its judgement by itself.
 
-    ``again`` makes a call for a later explanation. Raises NotMeasured where there is no profile that can be believed.
+    ``again`` makes a call for a later explanation, and ``returned`` returns what the last call did. Raises NotMeasured
+    where there is no profile that can be believed.
     """
     test, options, taken = run.test, run.test.state.options, asked
     with run.alone():
@@ -43,7 +49,7 @@ def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explana
             taken = replayed(test, asked)
         else:
             taken = yield from live(test, asked, run.compiled, after_test=run.judged)
-        taken = believed(test, taken)
+        taken = believed(test, taken, returned())
         taken = with_other_recordings(test, taken)
         taken = guarded(test, taken)
         judged = judge_alone(test, taken)
@@ -63,7 +69,7 @@ def measure_function(run: TestRun, asked: Measurement, function: Callable[[], An
     __tracebackhide__ = True  # noqa: F811 - an error of the function is none of ours.
     result, explanation = None, asked.explanation
     again = partial(_repeat_with_stacks, run, asked.label, function)
-    with closing(measured_calls(run, asked, again=again)) as calls:
+    with closing(measured_calls(run, asked, again=again, returned=lambda: result)) as calls:
         for _ in calls:
             if explanation.running:
                 with _raising_nothing(explanation):
@@ -71,8 +77,6 @@ def measure_function(run: TestRun, asked: Measurement, function: Callable[[], An
                 continue
             result = None  # A result that lived through the next call would count as its memory.
             result = function()
-            if run.test.state.options.enabled and (reason := why_result_not_run(result)) is not None:
-                raise run.put(asked.refused(reason)).error
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -130,6 +131,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
 
 _HISTORY: Final = "history:"
+_ENDS_IN_PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]*$")
 _READING: Final = frozenset({BaselineMode.COMPARE, BaselineMode.STRICT})
 """The modes in which baselines are only read."""
 _RUN_OPTIONS: pytest.StashKey[RunOptions] = pytest.StashKey()
@@ -263,7 +265,9 @@ class _Source:
             from pytest_torchprof.reasons.run_options import HistoryOnlyRead  # noqa: PLC0415  (for what is refused alone)
 
             raise _bad_option(HistoryOnlyRead(without_passwords(value)))
-        if not store or not branch or mode not in ("", *(f"{known}," for known in _READING)):
+        # Where no branch is named, the sign stands between a password and its machine.
+        is_cut = _ENDS_IN_PASSWORD.search(store) is not None
+        if not store or not branch or is_cut or mode not in ("", *(f"{known}," for known in _READING)):
             from pytest_torchprof.reasons.run_options import NoBranchOfHistory  # noqa: PLC0415  (for what is refused alone)
 
             raise _bad_option(NoBranchOfHistory(without_passwords(value)))
