@@ -183,7 +183,7 @@ def _run(arguments: Namespace) -> int:
         with folder_of_run(arguments.into, arguments.retries, writer_of(shard.which, shard.among)) as folder:
             frozen = _frozen(arguments, folder)
             records = folder.known(note)
-            to_do = [task for task in shard.of(frozen.tasks()) if task.key not in records.places]
+            to_do = [task for task in shard.of(frozen.tasks()) if task.key not in records.spans]
             _drive(arguments, bounds, crew, folder, to_do)
             return _summed_up(folder, frozen, shard, arguments.max_bad)
 
@@ -199,8 +199,8 @@ def _retry(arguments: Namespace) -> int:
                 from pytest_torchprof.reasons.command_line_fleet import OtherRunThere, RunPart  # noqa: PLC0415 - only a mistake needs it
 
                 raise UsageError.because(OtherRunThere(before.shown, RunPart.VERSION, is_retry=True))
-            places = before.known(note).places
-            bad = [task for task in frozen.tasks() if (at := places.get(task.key)) is not None and at.is_quarantined]
+            spans = before.known(note).spans
+            bad = [task for task in frozen.tasks() if (at := spans.get(task.key)) is not None and at.is_quarantined]
             folder = replace(before, writer=f"retry{1 + max(map(retry_of, before.parts()), default=0)}")
             _drive(arguments, bounds, crew, folder, bad)
             return _summed_up(folder, frozen, Shard(1, 1), arguments.max_bad)
@@ -252,7 +252,7 @@ def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: i
     # Which parts cannot be read was told when the run began.
     shown, records = Examples(), folder.known(lambda _: None)
     own = [task.key for task in shard.of(frozen.tasks())]
-    if missing := sum(key not in records.places for key in own):
+    if missing := sum(key not in records.spans for key in own):
         from pytest_torchprof.reasons.fleet_folders import FilesWithoutRecord  # noqa: PLC0415 - only a failure needs it
 
         raise TorchprofError.because(FilesWithoutRecord(folder.shown, missing, len(own)))

@@ -19,7 +19,7 @@ from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, judged
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.listed import Listed, from_root
 from pytest_torchprof.fleet.origin import ListOrigin  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.fleet.records import LinePlace, Records, places_in, read_line
+from pytest_torchprof.fleet.records import Records, RecordSpan, read_line, spans_in
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.run_files import LIST, PARTS, SUMMARY
 from pytest_torchprof.fleet.summary import FleetSummary, summed
@@ -131,20 +131,20 @@ class FleetFolder(Struct, frozen=True):
         """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
         if self.bucket is not None:
             self._copy_parts(self.bucket)
-        places: dict[str, LinePlace] = {}
+        spans: dict[str, RecordSpan] = {}
         for part in (self.path / PARTS / name for name in self.parts()):
             try:
                 with part.open("rb") as file:
-                    own = list(places_in(part.name, file))
+                    own = list(spans_in(part.name, file))
             except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
                 note(f"{part}: cannot be read, and its files are judged again: {problem}")
                 continue
-            for key, place in own:
-                before = places.get(key)
+            for key, span in own:
+                before = spans.get(key)
                 # Two drivers may both have judged it, one of them in a bad moment.
-                if before is None or self._rank(place) < self._rank(before):
-                    places[key] = place
-        return Records(path=self.path / PARTS, places=places)
+                if before is None or self._rank(span) < self._rank(before):
+                    spans[key] = span
+        return Records(path=self.path / PARTS, spans=spans)
 
     def _copy_parts(self, bucket: Bucket) -> None:
         there = set(bucket.names(PARTS))
@@ -157,9 +157,9 @@ class FleetFolder(Struct, frozen=True):
                     with replacing(part) as unfinished:
                         bucket.fetch(f"{PARTS}/{name}", unfinished)
 
-    def _rank(self, place: LinePlace) -> tuple[bool, int, bytes]:
-        with (self.path / PARTS / place.part).open("rb") as file:
-            return place.is_quarantined, -retry_of(place.part), read_line(file, place)
+    def _rank(self, span: RecordSpan) -> tuple[bool, int, bytes]:
+        with (self.path / PARTS / span.part).open("rb") as file:
+            return span.is_quarantined, -retry_of(span.part), read_line(file, span)
 
     def sum_up(
         self,

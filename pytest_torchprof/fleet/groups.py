@@ -141,10 +141,10 @@ def quantiles(values: Sequence[float]) -> Quantiles:
     ordered = sorted(values)
 
     def at(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        below = int(place)
+        position = share * (len(ordered) - 1)
+        below = int(position)
         above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+        return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
     return Quantiles(count=len(ordered), p10=at(0.1), median=at(0.5), p90=at(0.9), highest=ordered[-1])
 

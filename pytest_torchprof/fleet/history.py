@@ -37,7 +37,7 @@ def run_records_of(folder: FleetFolder, note: Callable[[str], None]) -> list[Run
     if len(frozen.files) > MOST_MEASUREMENTS:
         raise TorchprofError.because(TooManyForHistory(folder.shown, len(frozen.files), MOST_MEASUREMENTS))
     keys = [task.key for task in frozen.tasks()]
-    if missing := sum(key not in records.places for key in keys):
+    if missing := sum(key not in records.spans for key in keys):
         raise TorchprofError.because(FilesWithoutRecord(folder.shown, missing, len(keys)))
     names = names_of(frozen.files, frozen.sources)
     by_machine: dict[MachineRecord, list[Result]] = {}

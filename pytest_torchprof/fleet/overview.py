@@ -47,7 +47,7 @@ class Overview:
         """Go through the records, and yield each with the name of its file; jobs are judged once all files are."""
         names = names_of(self._frozen.files, self._frozen.sources)
         keys = [task.key for task in self._frozen.tasks()]
-        there = [key for key in keys if key in records.places]
+        there = [key for key in keys if key in records.spans]
         self._left = len(keys) - len(there)
         jobs = GatheredJobs()
         each = records.each(there, lambda _: None)

@@ -55,10 +55,10 @@ def passed_over(sources: Sequence[str], apart_from: str | Path, elsewhere: Elsew
     itself = os.path.realpath(address_of(str(apart_from)))
     # Links to folders may lead to one of them in several ways.
     for folder in outermost(set(map(os.path.realpath, _folders_of(sources)))):
-        for place, folders, files in os.walk(folder):
+        for path, folders, files in os.walk(folder):
             names += files
-            links += sum(Path(place, name).is_symlink() for name in folders)
-            runs += place != itself and is_of_run(Path(place, LIST))
+            links += sum(Path(path, name).is_symlink() for name in folders)
+            runs += path != itself and is_of_run(Path(path, LIST))
     archives, tars, others = (sum(map(of_kind, names)) for of_kind in (is_archive, is_tar, _is_otherwise_named))
     return PassedOver(archives, tars, others, links, runs)
 

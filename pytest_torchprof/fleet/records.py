@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind")
 
 
-class LinePlace(Struct, frozen=True, array_like=True):
+class RecordSpan(Struct, frozen=True, array_like=True):
     """Where a record lies."""
 
     is_quarantined: bool
@@ -43,7 +43,7 @@ class Records(Struct, frozen=True, kw_only=True):
     """Where the records of a run lie."""
 
     path: Path
-    places: dict[str, LinePlace]
+    spans: dict[str, RecordSpan]
 
     def each(
         self, keys: Iterable[str], see: Callable[[FileRecord], None], copied: BinaryIO | None = None
@@ -68,7 +68,7 @@ class Records(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(line, type=kind)
         except msgspec.DecodeError as problem:
-            part = self.path / self.places[msgspec.json.decode(line, type=_KeyInLine).key].part
+            part = self.path / self.spans[msgspec.json.decode(line, type=_KeyInLine).key].part
             raise TorchprofError.because(FleetRecordDamaged(str(part), str(problem))) from None
 
     def lines(self, keys: Iterable[str]) -> Iterator[bytes]:
@@ -76,28 +76,28 @@ class Records(Struct, frozen=True, kw_only=True):
         opened: dict[str, BinaryIO] = {}
         with ExitStack() as stack:
             for key in keys:
-                place = self.places[key]
-                if place.part not in opened:
+                span = self.spans[key]
+                if span.part not in opened:
                     if len(opened) >= _MOST_OPEN:
                         stack.close()
                         opened.clear()
-                    opened[place.part] = stack.enter_context((self.path / place.part).open("rb"))
-                yield read_line(opened[place.part], place)
+                    opened[span.part] = stack.enter_context((self.path / span.part).open("rb"))
+                yield read_line(opened[span.part], span)
 
 
 _MOST_OPEN: Final = 200
 
 
-def places_in(part: str, file: BinaryIO) -> Iterator[tuple[str, LinePlace]]:
+def spans_in(part: str, file: BinaryIO) -> Iterator[tuple[str, RecordSpan]]:
     """Yield the key of each record in a part and where its line lies."""
     at = 0
     for line in file:
         own = msgspec.json.decode(line, type=_KeyInLine)
-        yield own.key, LinePlace(own.quarantined is not None, part, at, len(line))
+        yield own.key, RecordSpan(own.quarantined is not None, part, at, len(line))
         at += len(line)
 
 
-def read_line(file: BinaryIO, place: LinePlace) -> bytes:
-    """Return the record at a place of a part, encoded."""
-    file.seek(place.at)
-    return file.read(place.length).rstrip(b"\n")
+def read_line(file: BinaryIO, span: RecordSpan) -> bytes:
+    """Return the record that lies there in a part, encoded."""
+    file.seek(span.at)
+    return file.read(span.length).rstrip(b"\n")

@@ -76,7 +76,7 @@ def writer_of(which: int, among: int) -> str:
 
 def status_of(folder: FleetFolder, tasks: Sequence[FileTask], records: Records) -> FleetStatus:
     """Return how far the run is whose files these are, in the list's order."""
-    there = [task for task in tasks if task.key in records.places]
+    there = [task for task in tasks if task.key in records.spans]
     lines = records.lines(task.key for task in there)
     came = {task.key: records.decoded(line, _OutcomeInLine) for task, line in zip(there, lines, strict=True)}
     outcomes = [_outcome(came[task.key]) if task.key in came else None for task in tasks]

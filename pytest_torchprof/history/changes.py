@@ -170,7 +170,7 @@ def unchanged_stretches(series: Series) -> list[list[SameRuns]]:
     return [segment for lane in lanes_of(series) for segment in _segments(lane.stretches)]
 
 
-def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
+def _commit_index(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
     """Return the position of the commit of its first or last run."""
     return series.branch.commit_of[stretch.indices[0 if first else -1]]
 
@@ -187,9 +187,9 @@ def _changes_in(series: Series, lane: VersionLane) -> Iterator[SeriesChange]:
     for old, new in pairwise(stretches):
         before, after = series.point(old, old.indices[-1]), series.point(new, new.indices[0])
         if before.commit == after.commit and old.versions == new.versions and _differ(old, new):
-            if _commit_place(series, old) not in unsteady and not {old.indices[-1], new.indices[0]} <= others:
+            if _commit_index(series, old) not in unsteady and not {old.indices[-1], new.indices[0]} <= others:
                 yield _change(series, before, after, State.UNSTEADY, before.machine_moved(after))
-            unsteady.add(_commit_place(series, old))
+            unsteady.add(_commit_index(series, old))
     segments = list(_segments(_without(series, stretches, unsteady)))
     for at, (was, now) in enumerate(pairwise(segments)):
         if not {was[-1].indices[-1], now[0].indices[0]} <= others:

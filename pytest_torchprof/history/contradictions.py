@@ -167,6 +167,6 @@ def refuse_measured_twice(measurements: Iterable[Any]) -> None:
     """Raise Contradiction if a test was measured twice with the same label, rank and device."""
     seen: set[Any] = set()
     for own in measurements:
-        if own.place in seen:
+        if own.key in seen:
             raise Contradiction(ImpossibleMeasurement(own.test, MeasurementFault.MEASURED_TWICE))
-        seen.add(own.place)
+        seen.add(own.key)

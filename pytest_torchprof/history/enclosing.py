@@ -15,9 +15,9 @@ class Enclosed(Struct, Generic[Change]):
     kind: tuple[object, ...]
     """What the changes of one event have in common."""
     before: int
-    """The place of the last commit that surely is without them."""
+    """The index of the last commit that surely is without them."""
     after: int
-    """The place of the first commit that surely has them."""
+    """The index of the first commit that surely has them."""
     changes: list[Change]
 
     def meets(self, other: Enclosed[Change]) -> bool:

@@ -23,13 +23,13 @@ class Nearness:
 
     def __init__(self, versions: Sequence[Environment]) -> None:
         fields = [values for values in zip(*map(astuple, versions), strict=True) if any(v != values[0] for v in values)]
-        self._places = [*zip(*map(_places, fields), strict=True)] or [()] * len(versions)
+        self._positions = [*zip(*map(_positions, fields), strict=True)] or [()] * len(versions)
 
     def apart(self, first: int, second: int) -> Apart:
         """Return how far two of them are from each other."""
         return tuple(
             (before != after, abs(early - late))
-            for (before, early), (after, late) in zip(self._places[first], self._places[second], strict=True)
+            for (before, early), (after, late) in zip(self._positions[first], self._positions[second], strict=True)
         )
 
     def rank(self, first: int, second: int) -> tuple[int, Apart]:
@@ -43,8 +43,8 @@ class Nearness:
         return near != far and all(here <= there for here, there in zip(near, far, strict=True))
 
 
-def _places(values: Sequence[object]) -> list[tuple[bool, int]]:
-    """Return of each value of a field whether it is before a release, and its place among them."""
+def _positions(values: Sequence[object]) -> list[tuple[bool, int]]:
+    """Return of each value of a field whether it is before a release, and its position among them."""
     keys = [_key(str(value)) for value in values]
     at = {key: index for index, key in enumerate(sorted(set(keys)))}
     return [(key[0] == _BEFORE_RELEASE, at[key]) for key in keys]

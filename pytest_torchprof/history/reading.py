@@ -31,7 +31,7 @@ from pytest_torchprof.history.record import (
     StructureRecord,
     other_number_of_times,
     parsed,
-    refuse_unknown_places,
+    refuse_unknown_parts,
     structure_twice,
     unpacked_figures,
 )
@@ -135,9 +135,9 @@ class _Measurements(dict[bytes, int]):
         self._claims = claims
         self.environments: set[int | None] = {None}
         """All that one of them names."""
-        self.places: list[int] = []
+        self.key_numbers: list[int] = []
         """For each of them the number of its test, label, rank and device."""
-        self._places: dict[tuple[str, str | None, int | None, str], int] = {}
+        self._numbers: dict[tuple[str, str | None, int | None, str], int] = {}
 
     def __missing__(self, raw: bytes) -> int:
         measured = msgspec.json.decode(raw, type=MeasurementRecord)
@@ -147,7 +147,7 @@ class _Measurements(dict[bytes, int]):
         kernels = None if measured.structure is None else measured.counts.get("kernels")
         self.claims.append(self._claims[measured.structure, kernels])
         self.environments.add(measured.environment)
-        self.places.append(self._places.setdefault(measured.place, len(self._places)))
+        self.key_numbers.append(self._numbers.setdefault(measured.key, len(self._numbers)))
         return number
 
 
@@ -248,8 +248,8 @@ class RunReader:
             rows = array("I", list(map(self._measurements.__getitem__, map(bytes, stored.measurements))))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRecord.of(name, NoRecordOfRun(str(error))) from None
-        self._refuse_unknown_places(rows, stored, structures, name)
-        if len(set(map(self._measurements.places.__getitem__, rows))) < len(rows):
+        self._refuse_unknown_parts(rows, stored, structures, name)
+        if len(set(map(self._measurements.key_numbers.__getitem__, rows))) < len(rows):
             refuse_measured_twice(map(self._measurements.all.__getitem__, rows))
         if stored.all_tests is not None and stored.all_tests.unmeasured:
             tests = {measured.test for measured in map(self._measurements.all.__getitem__, rows)}
@@ -258,7 +258,7 @@ class RunReader:
         head["environments"] = self._environments.setdefault(stored.environments, stored.environments)
         return HistoryRun(**head, rows=rows, measurements=self._measurements.all, times=self._times(stored.varying))
 
-    def _refuse_unknown_places(
+    def _refuse_unknown_parts(
         self, rows: Sequence[int], stored: StoredRun, structures: Mapping[str, _Listed], name: str
     ) -> None:
         environments = len(stored.environments)
@@ -268,7 +268,7 @@ class RunReader:
         ):
             return
         for measured in map(self._measurements.all.__getitem__, rows):
-            refuse_unknown_places(measured, environments, structures, name)
+            refuse_unknown_parts(measured, environments, structures, name)
             refuse_other_count(measured, () if measured.structure is None else structures[measured.structure].kernels)
 
     def _times(self, varying: Sequence[StoredVarying]) -> RunTimes:

@@ -132,7 +132,7 @@ class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The exact numbers of the worst step, without those that are not known; empty if it was not judged."""
 
     @property
-    def place(self) -> tuple[str, str | None, int | None, str]:
+    def key(self) -> tuple[str, str | None, int | None, str]:
         """What a run has one measurement of: its test, label, rank and device."""
         return self.test, self.label, self.rank, self.device
 
@@ -309,7 +309,7 @@ def decode(data: bytes, name: str) -> RunRecord:
         refuse_measurements(record)
     orders = 0 if record.launched is UNSET else len(record.launched.orders)
     for measured, varying in zip(record.measurements, record.varying, strict=True):
-        refuse_unknown_places(measured, len(record.environments), structures, name)
+        refuse_unknown_parts(measured, len(record.environments), structures, name)
         if varying.launched is not None and not 0 <= varying.launched < orders:
             raise BadRecord.of(name, PartMissing(measured.test, PartOfRecord.LAUNCH_ORDER))
     return record
@@ -389,9 +389,7 @@ def other_number_of_times(measurements: int, varying: int, name: str) -> BadReco
     return BadRecord.of(name, OtherTimesCount(measurements, varying))
 
 
-def refuse_unknown_places(
-    measured: MeasurementRecord, environments: int, structures: Container[str], name: str
-) -> None:
+def refuse_unknown_parts(measured: MeasurementRecord, environments: int, structures: Container[str], name: str) -> None:
     """Raise BadRecord if a measurement names an environment or a structure that its record does not have."""
     if measured.environment is not None and not 0 <= measured.environment < environments:
         raise BadRecord.of(name, PartMissing(measured.test, PartOfRecord.ENVIRONMENT))

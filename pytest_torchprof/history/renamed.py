@@ -33,7 +33,7 @@ def old_names_again(all_series: Iterable[Series]) -> list[OldNameAgain]:
     A renaming that was taken back and made again is none of these.
     """
     renamed = [
-        (series, _places_by_name(series))
+        (series, _indices_by_name(series))
         for series in all_series
         if any(stretch.measured.test != series.key.test for stretch in series.stretches)
     ]
@@ -56,7 +56,7 @@ def old_names_again(all_series: Iterable[Series]) -> list[OldNameAgain]:
     return sorted(again)
 
 
-def _places_by_name(series: Series) -> Mapping[str, list[int]]:
+def _indices_by_name(series: Series) -> Mapping[str, list[int]]:
     """Return where the commits stand at which a series has points, by the name that its test had there."""
     commits: dict[str, set[int]] = {}
     for stretch in series.stretches:

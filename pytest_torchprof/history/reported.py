@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.report import Reference, UnusedEntries  # noqa: TC001 - msgspec reads the annotations
 
-Place = Annotated[int, Meta(ge=0)]
+Index = Annotated[int, Meta(ge=0)]
 
 
 class ReportedKernel(Struct, frozen=True, array_like=True):
@@ -22,7 +22,7 @@ class ReportedKernel(Struct, frozen=True, array_like=True):
 class ReportedCalls(Struct, frozen=True, array_like=True):
     """The calls of a kernel in a measurement; times in microseconds."""
 
-    kernel: Place
+    kernel: Index
     """Which of the run's kernels."""
     count: int
     time_us: float
@@ -33,7 +33,7 @@ class ReportedCalls(Struct, frozen=True, array_like=True):
 class ReportedResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A result as reports have it, beside the figures of its measurement."""
 
-    of: Place
+    of: Index
     """Which of the run's measurements has its figures."""
     calls: tuple[ReportedCalls, ...] = ()
     differing: dict[str, Any] = {}

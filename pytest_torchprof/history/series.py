@@ -188,7 +188,7 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
     def __init__(self, drafts: _Drafts) -> None:
         super().__init__()
         self._drafts = drafts
-        self._places: dict[tuple[int, str], _Track | _Unjudged] = {}
+        self._known: dict[tuple[int, str], _Track | _Unjudged] = {}
 
     def of_run(self, run: HistoryRun) -> list[SameRuns | _Unjudged]:
         """Return those of a run's measurements."""
@@ -202,15 +202,15 @@ class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
         # A run that has both names measured two tests.
         now = notes.name_now(measured.test)
         test = measured.test if now in self._present else now
-        place = self._places.get((number, test))
-        if place is None:
-            place = self._places[number, test] = self._drafts.place_of(measured, test, self._run)
-        if isinstance(place, _Track) and place.newest != number:
-            self._drafts.forget(place.newest)
-            place.newest = number
+        known = self._known.get((number, test))
+        if known is None:
+            known = self._known[number, test] = self._drafts.series_of(measured, test, self._run)
+        if isinstance(known, _Track) and known.newest != number:
+            self._drafts.forget(known.newest)
+            known.newest = number
             us, under = array("d"), array("I")
-            place.stretches.append(SameRuns(measured=measured, versions=place.versions, indices=[], us=us, under=under))
-        growing = place if isinstance(place, _Unjudged) else place.stretches[-1]
+            known.stretches.append(SameRuns(measured=measured, versions=known.versions, indices=[], us=us, under=under))
+        growing = known if isinstance(known, _Unjudged) else known.stretches[-1]
         if now == measured.test:
             self[number] = growing
         return growing
@@ -236,11 +236,11 @@ class _Drafts:
             stretch.under.extend(repeat(0, len(stretch.us) - 1 - len(stretch.under)))
             stretch.under.append(under)
 
-    def place_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Unjudged:
+    def series_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Unjudged:
         """Return where a measurement of this test belongs that a run has."""
         environment = None if measured.environment is None else run.environments[measured.environment]
         key = _key(folder_of(run), test, measured, environment, self._latest, run)
-        return self.by_key.setdefault(key, _Draft()).place_of(measured, environment)
+        return self.by_key.setdefault(key, _Draft()).series_of(measured, environment)
 
     def forget(self, number: int | None) -> None:
         """Let a measurement that comes again begin a stretch of its own."""
@@ -279,7 +279,7 @@ class _Draft(Struct):
     tracks: dict[Environment, _Track] = field(default_factory=dict)
     gaps: list[_Unjudged] = field(default_factory=list)
 
-    def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Unjudged:
+    def series_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Unjudged:
         """Return where a measurement belongs."""
         if environment is not None and measured.counts:
             versions = replace(environment, **dict.fromkeys(MACHINE))

@@ -67,15 +67,15 @@ def read_limits(
     taken = settings_of(by_name[name] for name in given if name in by_name)
     given = {**{name: value for name, value in (defaults or {}).items() if name in taken}, **given}
     settings = {} if given.keys() <= by_name.keys() else settings_of(by_name.values())
-    words: dict[str, Limit | Setting] = {**by_name, **settings}
+    keywords: dict[str, Limit | Setting] = {**by_name, **settings}
     values = {}
     for name, value in given.items():
-        word = words.get(name)
-        if word is None:
-            raise _no_limit(name, words)
+        keyword = keywords.get(name)
+        if keyword is None:
+            raise _no_limit(name, keywords)
         refuse_huge(name, value)
         try:
-            values[name] = word.read(value)
+            values[name] = keyword.read(value)
         except UnknownLimit as problem:
             raise _refused(name, value, problem) from None
         except Exception as problem:  # noqa: BLE001 - of another plugin's limit: ``read=float`` raises what Python raises

@@ -71,8 +71,8 @@ def name_operators(names: list[str], ops: Ranges) -> None:
     for i, operator in operators.items():
         if known.setdefault(operator, i) == i:
             names[i] = operator
-    for place in where(ops.name, operators.keys()):
-        ops.name[place] = known[operators[ops.name[place]]]
+    for index in where(ops.name, operators.keys()):
+        ops.name[index] = known[operators[ops.name[index]]]
 
 
 def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, gpu: GpuOps) -> None:

@@ -123,7 +123,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         """Whether a live measurement takes times: they are compared, and no other test runs beside it."""
         return self.of_times and self.run.workers == 1
 
-    def place(self, label: str | None, profile: Profile) -> tuple[Path, str]:
+    def file_and_key(self, label: str | None, profile: Profile) -> tuple[Path, str]:
         """Return the file and the key of a measurement's baseline."""
         slug = baseline.device_slug(profile.trace.environment)
         file = baseline.baseline_path(self.path, self.run.rootdir, slug, self.run.baseline_dir)
@@ -133,7 +133,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         """Return whether this measurement has baselines, but only for other devices."""
         if not self.wanted:
             return False
-        file, key = self.place(label, profile)
+        file, key = self.file_and_key(label, profile)
         files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
         known = {path for path in files if key in self.files.entries(path)}
         return bool(known) and file not in known
@@ -142,7 +142,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         """Compare a measurement with its baseline's entry; None where that is not asked for or impossible."""
         if not self.wanted or profile.doubt is not None or profile.kernels_unknown is not None:
             return None
-        file, key = self.place(label, profile)
+        file, key = self.file_and_key(label, profile)
         whole, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))
         old = whole and whole.of_rank(this_rank().number)
         allowed = {
@@ -185,7 +185,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         """Return whether to take times once more: they look slower, or they are written to be compared with."""
         if not self.wanted:
             return False
-        file, key = self.place(label, profile)
+        file, key = self.file_and_key(label, profile)
         old, new = self.files.entries(file).get(key), self._new_entry(profile)
         if self.writes(old):
             return True
@@ -224,7 +224,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         """
         if not self.wanted:
             return
-        file, key = self.place(label, profile)
+        file, key = self.file_and_key(label, profile)
         history, at = self.run.history_baseline, (profile.trace.environment, self.nodeid, label)
         required = self.requires_baseline or (history is not None and history.why_not(*at) is not None)
         if (required and not stands_in) or key in self.files.entries(file):

@@ -93,7 +93,7 @@ class _Candidate(Struct, frozen=True, kw_only=True):
         return None if self.problem is None else self.problem.cause
 
 
-def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, patient: bool) -> list[LeftRecording]:
+def left_in(source: Path, wanted: int | Literal["any"], *, timeout_s: float, patient: bool) -> list[LeftRecording]:
     """Return the recordings in a folder and those below it, or the one file, by name, once they are whole.
 
     NotMeasured where there are none, more or fewer than ``wanted``, or one is incomplete or unreadable after the time.
@@ -102,14 +102,14 @@ def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, pati
     files: dict[Path, _Candidate] = {}
     deadline, pause = time.monotonic() + timeout_s, _SHORTEST_PAUSE_S
     while True:
-        files = {path: _looked_at(place, path, files.get(path)) for path in _recordings_in(place)}
+        files = {path: _looked_at(source, path, files.get(path)) for path in _recordings_in(source)}
         whole = [
             LeftRecording(name=file.name, written_ns=file.stamp[1], trace=file.trace)
             for file in files.values()
             if file.trace is not None
         ]
         waiting = [file for file in files.values() if file.trace is None and not file.is_something_else]
-        parts = [] if place.is_file() else list(_named(place, _PART))
+        parts = [] if source.is_file() else list(_named(source, _PART))
         _refuse_at_once(waiting)
         if wanted != "any" and len(whole) > wanted:
             raise _too_many(whole, wanted)
@@ -127,18 +127,18 @@ def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, pati
         pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
 
-def _recordings_in(place: Path) -> Iterator[Path]:
-    return iter([place]) if place.is_file() or is_special(place) else _named(place, _WHOLE)
+def _recordings_in(source: Path) -> Iterator[Path]:
+    return iter([source]) if source.is_file() or is_special(source) else _named(source, _WHOLE)
 
 
-def _named(place: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
-    for folder, _, names in os.walk(place):
+def _named(source: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
+    for folder, _, names in os.walk(source):
         yield from (Path(folder, name) for name in sorted(names) if pattern.search(name))
 
 
-def _looked_at(place: Path, path: Path, known: _Candidate | None) -> _Candidate:
+def _looked_at(source: Path, path: Path, known: _Candidate | None) -> _Candidate:
     """Return what is known of a file now; one that has changed since the last look is read when it rests."""
-    name = printable_line(path.relative_to(place).as_posix() if path != place else path.name, 120)
+    name = printable_line(path.relative_to(source).as_posix() if path != source else path.name, 120)
     file = _Candidate(path=path, name=name, stamp=_stamp(path))
     if known is not None and known.stamp != file.stamp:
         return file
@@ -223,8 +223,8 @@ def _ended_ns(trace: Trace) -> int | None:
     return ended if _EPOCH_NS[0] < ended < _EPOCH_NS[1] else None
 
 
-class JobPlace(NamedTuple):
-    """Where in a job of several processes a recording says that it was made; None for what it does not say."""
+class JobMember(NamedTuple):
+    """Which process of a job a recording says that it is of; None for what it does not say."""
 
     rank: int | None
     world: int | None
@@ -232,24 +232,24 @@ class JobPlace(NamedTuple):
     """The recording's own id."""
 
 
-def _place_in_job(trace: Trace) -> JobPlace:
+def _member_of_job(trace: Trace) -> JobMember:
     rank, world = rank_and_size(trace) or (None, None)
     session = trace.header.get("trace_id")
-    return JobPlace(rank, world, str(session) if session else None)
+    return JobMember(rank, world, str(session) if session else None)
 
 
 def why_mixed(files: Sequence[LeftRecording]) -> Reason | None:
     """Return why the recordings are not those of one job, or which of them is there twice; None if they are fine."""
-    places = {file.name: _place_in_job(file.trace) for file in files}
-    silent = [name for name, place in places.items() if place.rank is None]
-    if silent and len(silent) < len(places):
-        return OneTellsNoRank(silent[0], next(name for name in places if name not in silent))
-    if len({place.world for place in places.values()}) > 1:
-        return DifferentJobSizes(tuple((name, place.world) for name, place in places.items()))
-    ranks = {name: place.rank for name, place in places.items() if place.rank is not None}
+    members = {file.name: _member_of_job(file.trace) for file in files}
+    silent = [name for name, member in members.items() if member.rank is None]
+    if silent and len(silent) < len(members):
+        return OneTellsNoRank(silent[0], next(name for name in members if name not in silent))
+    if len({member.world for member in members.values()}) > 1:
+        return DifferentJobSizes(tuple((name, member.world) for name, member in members.items()))
+    ranks = {name: member.rank for name, member in members.items() if member.rank is not None}
     if twice := _twice(ranks):
         return RankTwice(tuple(twice), ranks[twice[0]])
-    if twice := _twice({name: place.session for name, place in places.items()}):
+    if twice := _twice({name: member.session for name, member in members.items()}):
         return RecordingTwice(tuple(twice))
     return None
 
@@ -263,6 +263,6 @@ def _twice(values: Mapping[str, object]) -> list[str]:
 
 def numbers_of(files: Sequence[LeftRecording]) -> tuple[int, ...]:
     """Return the numbers of the recordings: their ranks, where each says its own, else their order by name."""
-    ranks = [_place_in_job(file.trace).rank for file in files]
+    ranks = [_member_of_job(file.trace).rank for file in files]
     numbers = [rank for rank in ranks if rank is not None and rank >= 0]
     return tuple(numbers) if len(numbers) == len(files) else tuple(range(len(files)))

@@ -181,12 +181,12 @@ class Renames(Struct, frozen=True, kw_only=True):
         return (gone.test_file, gone.test), (new.test_file, new.test)
 
     def _command(self, old: TestName, new: TestName) -> str:
-        words = ["torchprof baseline rename", *(quoted(self._word(name)) for name in (old, new))]
+        command = ["torchprof baseline rename", *(quoted(self._word(name)) for name in (old, new))]
         if self.options.baseline_dir is not None:
-            words.append(f"--baseline-dir {quoted(self._from_here(self.options.baseline_dir))}")
+            command.append(f"--baseline-dir {quoted(self._from_here(self.options.baseline_dir))}")
             if self.options.rootdir != self.started_in:
-                words.append(f"--rootdir {quoted(self._from_here(self.options.rootdir))}")
-        return " ".join(words)
+                command.append(f"--rootdir {quoted(self._from_here(self.options.rootdir))}")
+        return " ".join(command)
 
     def _word(self, name: TestName) -> str:
         file, test = name

@@ -100,17 +100,17 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
     """The limits of the test's marker."""
 
     def beside(self, marker: Mapping[str, object] | None, *, alone: bool) -> dict[str, object]:
-        """Return the words of rule and marker: of each limit the marker's, with the marker's settings.
+        """Return the keywords of rule and marker: of each limit the marker's, with the marker's settings.
 
         ``alone``: nothing else measures the test, so that the rule says how it is measured.
         """
         own = marker or {}
-        words = self._beside(self.limits, own)
+        keywords = self._beside(self.limits, own)
         theirs, ours = self.limits.get(RANGES), own.get(RANGES)
         if isinstance(theirs, dict) and isinstance(ours, dict):
             both = {name: self._beside(self._left(name, ours), ours.get(name, {})) for name in {**theirs, **ours}}
-            words = {**words, RANGES: {name: limits for name, limits in both.items() if limits or name in ours}}
-        return {**(self.ways if alone else {}), **words}
+            keywords = {**keywords, RANGES: {name: limits for name, limits in both.items() if limits or name in ours}}
+        return {**(self.ways if alone else {}), **keywords}
 
     def _left(self, name: str, ours: Mapping[str, Any]) -> dict[str, Any]:
         """Return the limits in a range that no pattern of a marker's has for it: the name would win over that."""
@@ -124,8 +124,8 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
             return own
         kept = {name: value for name, value in limits.items() if name not in own}
         taken = frozenset().union(*(self.settings.get(name, frozenset()) for name in kept))
-        words = {name: value for name, value in kept.items() if name in taken or not self._is_setting(name)}
-        return {**words, **own}
+        keywords = {name: value for name, value in kept.items() if name in taken or not self._is_setting(name)}
+        return {**keywords, **own}
 
     def _is_setting(self, name: str) -> bool:
         return any(name in settings for settings in self.settings.values())

@@ -183,8 +183,8 @@ class TestRun(Struct, kw_only=True):
             from pytest_torchprof.reasons.asked_wrongly import OptionOfMarker  # noqa: PLC0415 - for what is refused alone
 
             raise UnknownLimit.because(OptionOfMarker(option))
-        words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
-        given = {name: value for name, value in words.items() if name not in MARKER_OPTIONS}
+        keywords = {**(self.test.options.marker or {}), **self.own_limits, **limits}
+        given = {name: value for name, value in keywords.items() if name not in MARKER_OPTIONS}
         state = self.test.state
         asked = read_limits(given, known=state.limits, defaults=state.options.settings, more_to_come=more_to_come)
         if state.options.replay is None:

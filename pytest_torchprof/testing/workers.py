@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WORKER_KEY = "torchprof"
 """The name under which a worker hands over at its end what no report of a test has."""
-WORDS_KEY = "torchprof_words"
+ARGUMENTS_KEY = "torchprof_arguments"
 """The name under which a worker finds the arguments that pytest was called with."""
 RESULTS = "torchprof_results"
 """The attribute of a test's last report with which a worker hands its measurements over: no crash loses them."""
@@ -87,7 +87,7 @@ def hand_over(config: pytest.Config, results: ProcessResults) -> None:
         output[WORKER_KEY] = results.to_json()
 
 
-def words_of(config: pytest.Config) -> list[str]:
+def arguments_of(config: pytest.Config) -> list[str]:
     """Return the arguments that pytest was called with; in a worker, those of the process that started it."""
-    given = getattr(config, "workerinput", {}).get(WORDS_KEY, config.invocation_params.args)
-    return [str(word) for word in given]
+    given = getattr(config, "workerinput", {}).get(ARGUMENTS_KEY, config.invocation_params.args)
+    return [str(argument) for argument in given]

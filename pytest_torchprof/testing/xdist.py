@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.testing import STATE
 from pytest_torchprof.testing.declared import is_anything_given
 from pytest_torchprof.testing.workers import (
+    ARGUMENTS_KEY,
     COLUMNS,
     COLUMNS_KEY,
     HISTORY,
     HISTORY_KEY,
     RESULTS,
-    WORDS_KEY,
     WORKER_KEY,
-    words_of,
+    arguments_of,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def divide_gpus(config: pytest.Config, specs: list[Any]) -> None:
 
 def prepare_worker(node: Any) -> None:
     """Give a worker that is about to start what it cannot see, such as how this process was called."""
-    node.workerinput[WORDS_KEY] = words_of(node.config)
+    node.workerinput[ARGUMENTS_KEY] = arguments_of(node.config)
     node.workerinput[COLUMNS_KEY] = node.config.stash[COLUMNS]
     if not is_anything_given(node.config):
         return

@@ -99,7 +99,9 @@ class _Measured:
         self._heads, self._tests = heads, tests
         shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._environments = {head.uuid: shared.setdefault(head.environments, head.environments) for head in heads}
-        self._places = {own: {environment_id(environment): at for at, environment in enumerate(own)} for own in shared}
+        self._indices = {
+            own: {environment_id(environment): index for index, environment in enumerate(own)} for own in shared
+        }
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._rows: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
         self._conditions: dict[Conditions, int] = {(): 0}
@@ -107,8 +109,8 @@ class _Measured:
 
     def add(self, row: Row[Any]) -> None:
         run, test, structure, environment, *facts, busy_us, median_us, time = tuple(row)
-        place = None if environment is None else self._places[self._environments[run]][environment]
-        number = self._numbers.setdefault((test, structure, place, *facts), len(self._numbers))
+        index = None if environment is None else self._indices[self._environments[run]][environment]
+        number = self._numbers.setdefault((test, structure, index, *facts), len(self._numbers))
         if structure is not None:
             self.structures.add(structure)
         under: Conditions = () if time is None else tuple(sorted(time["conditions"].items()))

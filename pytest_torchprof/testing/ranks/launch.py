@@ -59,7 +59,7 @@ class JobPlan(Struct, frozen=True, kw_only=True):
     device: str
     """The device as the marker names it: the process group is that of the first test."""
     ranks: int
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     """The arguments with which each rank calls pytest."""
     folder: Path
     """Where pytest was called."""
@@ -158,29 +158,29 @@ def environment(plan: JobPlan) -> dict[str, str]:
 
 def start(plan: JobPlan, job: Path) -> Iterator[Process]:
     """Start the launcher, or for a replay each rank by itself."""
-    words = ["-m", "pytest", *plan.words]
+    arguments = ["-m", "pytest", *plan.arguments]
     variables = {**environment(plan), VARIABLE: str(job)}
     if str(plan.folder) not in sys.path and "" not in sys.path:
         variables["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
     if plan.is_launched:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--redirects=3"]
         launcher += [f"--nproc-per-node={plan.ranks}", f"--log-dir={job / 'logs'}"]
-        yield _popen([*launcher, *words], plan.folder, variables, job / "launcher")
+        yield _popen([*launcher, *arguments], plan.folder, variables, job / "launcher")
         return
     if plan.phase is not None:
-        yield _popen(words, plan.folder, variables, job / "logs" / "0")
+        yield _popen(arguments, plan.folder, variables, job / "logs" / "0")
         return
     for rank in range(plan.ranks):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks)}
-        yield _popen(words, plan.folder, {**variables, **place}, job / "logs" / str(rank))
+        rank_variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks)}
+        yield _popen(arguments, plan.folder, {**variables, **rank_variables}, job / "logs" / str(rank))
 
 
-def _popen(words: list[str], folder: Path, variables: Mapping[str, str], logs: Path) -> Process:
+def _popen(arguments: list[str], folder: Path, variables: Mapping[str, str], logs: Path) -> Process:
     logs.mkdir(parents=True)
     with (logs / "stdout.log").open("wb") as out, (logs / "stderr.log").open("wb") as err:
         # In a session of its own: Ctrl-C goes to the process that waits for the job, which then ends it.
         return start_process(
-            [sys.executable, *words], own_group=True, cwd=folder, env=variables, stdout=out, stderr=err
+            [sys.executable, *arguments], own_group=True, cwd=folder, env=variables, stdout=out, stderr=err
         )
 
 

@@ -13,7 +13,7 @@ from pytest_torchprof.testing import JOB
 from pytest_torchprof.testing.gpus import count_of_run, seeing_all
 from pytest_torchprof.testing.ranks.item import CachedItem, JobItem
 from pytest_torchprof.testing.ranks.launch import JobPlan
-from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
+from pytest_torchprof.testing.workers import HAND_OVER, arguments_of, nodeid_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -66,15 +66,15 @@ def why_too_few_gpus(options: TestOptions, run: RunOptions) -> Reason | None:
     return TooFewGpus(options.ranks, gpus)
 
 
-def _words(config: pytest.Config) -> tuple[str, ...]:
+def _arguments(config: pytest.Config) -> tuple[str, ...]:
     """Return the arguments that pytest was called with, and more for what is settled before a plugin is asked."""
-    words, own = words_of(config), ["--capture=fd"]  # What a rank writes is shown with its report.
+    arguments, own = arguments_of(config), ["--capture=fd"]  # What a rank writes is shown with its report.
     if hasattr(config.option, "no_cov"):
         own.append("--no-cov")  # pytest-cov: ranks would write one file together.
     if (seed := getattr(config.option, "randomly_seed", None)) is not None:
         own.append(f"--randomly-seed={seed}")  # pytest-randomly: all ranks must draw the same order.
-    at = words.index("--") if "--" in words else len(words)
-    return (*words[:at], *own, *words[at:])
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return (*arguments[:at], *own, *arguments[at:])
 
 
 def _plan(item: pytest.Function, options: TestOptions, ranks: int, run: RunOptions) -> JobPlan:
@@ -84,7 +84,7 @@ def _plan(item: pytest.Function, options: TestOptions, ranks: int, run: RunOptio
         file=str(item.path),
         device=options.device,
         ranks=ranks,
-        words=_words(item.config),
+        arguments=_arguments(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
         silence_s=run.rank_timeout_s if waits else math.inf,

@@ -218,7 +218,7 @@ def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
     for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
         for result in handed.results:
             of_label.setdefault(result.label, []).append(replace(result, for_ranks=not rank.process))
-    worst = {label: min(those, key=_place) for label, those in of_label.items()}
+    worst = {label: min(those, key=_severity) for label, those in of_label.items()}
     first = verdict.first
     if verdict.outcome == "failed" and first.lost is not None:
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
@@ -236,5 +236,5 @@ def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
     yield from worst.values()
 
 
-def _place(result: Result) -> int:
+def _severity(result: Result) -> int:
     return _WORST_RESULT_FIRST.index(result.outcome)
