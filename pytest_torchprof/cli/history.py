@@ -8,6 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import to_builtins
+
 from pytest_torchprof.cli import (
     UNUSABLE,
     UsageError,
@@ -26,7 +28,7 @@ from pytest_torchprof.cli.history_read import (
 )
 from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
 from pytest_torchprof.history.changes import events_of
-from pytest_torchprof.history.changes_json import changes_json
+from pytest_torchprof.history.changes_json import changes_in
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.gate import (
     GateVerdict,
@@ -195,7 +197,8 @@ def _changes(arguments: Namespace) -> int:
     events = [event for event in events_of(branch, all_series) if is_since(event.changes[0].after, arguments.since)]
     steps = [event for event in time_events(branch, judged) if is_since(event.steps[0].after, arguments.since)]
     if arguments.json:
-        sys.stdout.write(json.dumps(changes_json(branch, events, all_series, steps, judged), indent=1) + "\n")
+        changes = changes_in(branch, events, all_series, steps, judged)
+        sys.stdout.write(json.dumps(to_builtins(changes), indent=1) + "\n")
     else:
         width = terminal_width()
         texts = [event_lines(event, branch.notes, width) for event in events] or [["no change of what tests launch"]]

@@ -36,9 +36,6 @@ from pytest_torchprof.compare.time_comparison import TimeComparison
 from pytest_torchprof.fleet import report as fleet_report
 from pytest_torchprof.fleet import status
 from pytest_torchprof.history import changes_json
-from pytest_torchprof.history.changes import Cause, State
-from pytest_torchprof.history.runs import OrderedBy
-from pytest_torchprof.history.times import Launched
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.report import Disuse, json_report, verdicts
 from pytest_torchprof.report.result import IN_MESSAGE, Result
@@ -177,94 +174,7 @@ def doctors() -> Schema:
 
 def history() -> Schema:
     """Return the schema of ``torchprof history changes --json``."""
-    number_or_text = {"type": ["number", "string", "boolean", "null"]}
-    series: dict[str, Schema] = {
-        **every("folder test device hardware", TEXT),
-        "label": nullable(TEXT),
-        **every("rank ranks", nullable(WHOLE)),
-    }
-    between: dict[str, Schema] = {
-        "cause": {"enum": [str(cause) for cause in Cause]},
-        **every("before after", TEXT),
-        "commits": nullable(listed(TEXT)),
-        "moved": mapped(listed(number_or_text)),
-    }
-    change = fields(
-        {
-            "id": TEXT,
-            **series,
-            **every("before after", TEXT),
-            "state": {"enum": [str(state) for state in State]},
-            "undone_at": nullable(TEXT),
-            "numbers": mapped(listed(NUMBER)),
-        }
-    )
-    people_say = {"id": TEXT, "accepted": nullable(TEXT), "remarks": listed(TEXT)}
-    event = fields(
-        {
-            **people_say,
-            **between,
-            **every("came went", mapped(WHOLE)),
-            "tests": listed(change),
-        }
-    )
-    judged = fields(
-        {
-            **series,
-            **every("points missing", WHOLE),
-            "gaps": mapped(WHOLE),
-            "open_end": BOOL,
-            "removed_at": nullable(TEXT),
-        }
-    )
-    times = {
-        **series,
-        "machine": TEXT,
-        "number": {"enum": ["time", "gpu_busy_us"]},
-        "conditions": mapped({"type": ["string", "integer"]}),
-    }
-    step = fields(
-        {
-            **times,
-            **every("before after", TEXT),
-            **every("old_us new_us share chance", NUMBER),
-            "kernels": {"enum": [str(launched) for launched in Launched]},
-            "state": {"enum": [str(state) for state in State]},
-            "undone_at": nullable(TEXT),
-        }
-    )
-    segment = fields({**every("first last", TEXT), "points": WHOLE, "median_us": NUMBER})
-    shown = {"smallest_step": nullable(NUMBER), "runs_needed": WHOLE, "segments": listed(segment)}
-    known: dict[str, Schema] = {
-        "schema": {"const": changes_json.SCHEMA},
-        "branch": TEXT,
-        "runs": WHOLE,
-        "ordered_by": {"enum": [str(by) for by in OrderedBy]},
-        "left_out": mapped(WHOLE),
-        "not_in_git": listed(TEXT),
-        "not_pushed": listed(TEXT),
-        "ci_pause": nullable(fields({**every("last since", TEXT), "ahead": listed(TEXT)})),
-        "diverged": listed(TEXT),
-        "ahead": listed(TEXT),
-        "newest_was_due": BOOL,
-        "behind": listed(fields(every("folder last", TEXT))),
-        "events": listed(event),
-        "stopped": listed(
-            fields(
-                {
-                    **every("id folder until missed_from", TEXT),
-                    **every("hardware accepted", nullable(TEXT)),
-                    "runs": WHOLE,
-                }
-            )
-        ),
-        "lacking": listed(fields({**series, "id": TEXT, **every("accepted last", nullable(TEXT))})),
-        "old_names": listed(fields(every("old now alias since", TEXT))),
-        "series": listed(judged),
-        "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),
-        "times": listed(fields({**times, "points": WHOLE, **shown})),
-    }
-    return root("torchprof history changes --json", changes_json.SCHEMA, fields(known))
+    return _versioned("torchprof history changes --json", changes_json.BranchChanges, changes_json.SCHEMA)
 
 
 def fleet() -> Schema:
