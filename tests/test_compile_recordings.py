@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.limits.evidence import SkippedGraph
 from pytest_torchprof.limits.seen import FallbackKernels, GraphReplays, NoGraphLaunched, OutsideGraphs
 from pytest_torchprof.profiles import load
+from pytest_torchprof.reasons.compiler_events import RegionInside
 from pytest_torchprof.reasons.compiling import NoEvidence, ReplayedWithoutCode
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
@@ -142,7 +143,8 @@ def test_a_nested_region_whose_code_is_known_is_no_further_break(recorded):
 
 def test_a_nested_region_in_unknown_code_is_a_break_without_a_line(recorded):
     (one,) = recorded(region("5/0", 0, 100), region("1/0", 20, 10), compiled=EVIDENCE).compile.graph_breaks
-    assert (one.line, one.reason) == (None, "Torch-Compiled Region: 1/0 ran inside Torch-Compiled Region: 5/0")
+    inside = RegionInside("Torch-Compiled Region: 1/0", "Torch-Compiled Region: 5/0")
+    assert (one.line, one.reason) == (None, inside)
 
 
 def test_breaks_of_code_that_did_not_run_do_not_count(recorded):

@@ -13,6 +13,8 @@ import pytest
 import torch
 from builder import own_recording
 
+from pytest_torchprof.reasons.composed import CuptiUser
+
 LOOK = """
 from pytest_torchprof.cli.doctor_checks import CHECKS, answers
 for answer in answers(check for check in CHECKS if check.name == "environment"):
@@ -20,9 +22,9 @@ for answer in answers(check for check in CHECKS if check.name == "environment"):
 """
 
 NAMES = {
-    "jaxlib": "JAX (jax.profiler)",
-    "triton.profiler": "Proton (triton.profiler)",
-    "torch.profiler._cuspy.core": "monitor of CUPTI (CuspyConfig)",
+    "jaxlib": CuptiUser.JAX,
+    "triton.profiler": CuptiUser.PROTON,
+    "torch.profiler._cuspy.core": CuptiUser.CUSPY,
 }
 
 
@@ -40,7 +42,8 @@ def test_the_doctor_names_them(tmp_path):
 def test_the_doctor_names_a_daemon_that_may_start_profilers():
     # In a fork: when it is imported, Kineto waits for a daemon that is not there.
     said = fresh.run_code(LOOK, KINETO_USE_DAEMON="1").stdout
-    assert said.startswith("KINETO_USE_DAEMON=1: a daemon, such as dynolog,")
+    assert said.startswith("KINETO_USE_DAEMON=1: ")
+    assert "dynolog" in said
 
 
 @pytest.mark.parametrize(("version", "module"), [("2.13.", "_cupti_monitor"), ("2.15.", "_cuspy.core")])

@@ -55,7 +55,7 @@ def of_lock(machine: Machine) -> Iterator[Answer]:
     except NotMeasured as problem:
         machine.give_up_profiling("the GPU's lock is not to be had")
         if waits:
-            holders = f"{problem.reason.holders}, " if isinstance(problem.reason, GpuInUse) else ""
+            holders = f"{problem.reason.held_by}, " if isinstance(problem.reason, GpuInUse) else ""
             text = f"held: {holders}{shown}"
             yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
         else:
