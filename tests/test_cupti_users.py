@@ -13,7 +13,9 @@ import pytest
 import torch
 from builder import own_recording
 
-from pytest_torchprof.reasons.composed import CuptiUser
+from pytest_torchprof.reasons.capturing import NothingHeld
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.composed import CuptiUser, WithOthersInCupti
 
 LOOK = """
 from pytest_torchprof.cli.doctor_checks import CHECKS, answers
@@ -37,6 +39,12 @@ def test_the_doctor_names_them(tmp_path):
     said = done.stdout.splitlines()
     for name in NAMES.values():
         assert any(f"{name} is loaded as soon as Python starts" in text for text in said)
+
+
+@pytest.mark.parametrize("user", CuptiUser)
+def test_a_reason_of_an_earlier_version_names_them_in_words(user):
+    reason = WithOthersInCupti(NothingHeld(), (CuptiUser.JAX, user))
+    assert from_plain({**reason.to_plain(), "users": [str(CuptiUser.JAX), str(user)]}) == reason
 
 
 def test_the_doctor_names_a_daemon_that_may_start_profilers():

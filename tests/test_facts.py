@@ -27,6 +27,7 @@ from pytest_torchprof.reasons import (
     commit_gaps,
     compiler_events,
     disturbances,
+    fresh_processes,
     no_gpu,
     nvml_silence,
     uncompiled,
@@ -528,6 +529,7 @@ OF_OTHERS = "error error_text explanation last_lines note problem returned said"
 SENTENCES_OF_OTHERS = {
     "EndedBeforeTimes.message": "a result's, as reports have it",
     "ExportSkipped.because": "torch's",
+    "FreshProcess.failure": "Python's, of an exception",
     "GraphBreakLine.why": "torch's",
     "RecompileLine.why": "torch's",
     "SkippedGraph.why": "torch's",
@@ -679,7 +681,6 @@ IN_RECORDINGS = {
     "CompileEvidence.eager_under": "settings of torch.compile, of earlier versions",
     "CompileEvidence.entered_under": "settings of torch.compile, of earlier versions",
     "CompileEvidence.seen_instead": "what kept Dynamo away, of earlier versions",
-    "FreshProcess.failure": "how a process ended",
     "PhaseEnd.why": "pytest's words",
 }
 """Words that stand so in recordings, baselines and reports which have to be read for good."""
@@ -696,6 +697,7 @@ def kinds_of_facts():
         *uncompiled.KINDS,
         *uncompiled.SETTINGS,
         *compiler_events.KINDS,
+        *fresh_processes.KINDS,
         *commit_gaps.KINDS,
         *unreadable.KINDS,
         *disturbances.KINDS,
@@ -854,16 +856,16 @@ def assigned_to(name, function):
                 yield node.value
 
 
-OF_TORCH = {
-    *(field for field, whose in SENTENCES_OF_OTHERS.items() if whose == "torch's"),
-    *("Break.reason", "Again.reason", "CudaGraphs.skips", "CudaGraphSkipped.reasons"),
+OF_OTHERS_ALONE = {
+    *(field for field, whose in SENTENCES_OF_OTHERS.items() if whose in ("torch's", "Python's, of an exception")),
+    *("Break.reason", "Again.reason", "CudaGraphs.skips", "CudaGraphSkipped.reasons", "NoKernelsRecorded.error"),
 }
-"""What torch says, in words of its own; where it says nothing, a kind tells what is known."""
+"""What torch and Python say, in words of their own; where they say nothing, a kind tells what is known."""
 
 
-def test_what_torch_says_is_said_by_torch():
+def test_what_others_say_is_said_by_them():
     sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
-    assert words_given(sources, OF_TORCH) == [], "words of ours are a nested kind"
+    assert words_given(sources, OF_OTHERS_ALONE) == [], "words of ours are a nested kind"
 
 
 KIND = "class Broke(Struct):\n    line: int\n    why: Event | str = Unknown()\n"

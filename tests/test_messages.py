@@ -40,6 +40,7 @@ from pytest_torchprof.reasons import (
     compiler_events,
     decoding,
     disturbances,
+    fresh_processes,
     no_gpu,
     nvml_silence,
     uncompiled,
@@ -83,6 +84,7 @@ from pytest_torchprof.reasons.contradictions import (
 from pytest_torchprof.reasons.disturbances import AnyDisturbance, Brake, SlowedDown
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
+from pytest_torchprof.reasons.fresh_processes import AnyFreshFailure, EndedSilently, NotDoneInTime
 from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.gpu_trouble import (
     CuptiRefusal,
@@ -161,6 +163,7 @@ CATALOGUES = {
     "uncompiled": (uncompiled.KINDS, AnyWhyUncompiled),
     "settings of torch.compile": (uncompiled.SETTINGS, AnySetting),
     "events of the compiler": (compiler_events.KINDS, AnyCompilerEvent),
+    "fresh processes": (fresh_processes.KINDS, AnyFreshFailure),
     "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
     "accounts": (ACCOUNTS, AnyAccount),
     "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
@@ -215,6 +218,7 @@ FEW = {
     "AnyWhyNoGpu": NoErrorReported(),
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
     "AnyWhyUncompiled | str": SettingInForce(UnderMode("<mode>")),
+    "AnyFreshFailure | str | None": None,
     "AnySetting | str": CompilingDisabled(),
     "AnyCompilerEvent | str": NoReasonGiven(),
     "Unobserved": Unobserved.NO_CALL,
@@ -273,6 +277,7 @@ MANY = {
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
     "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
+    "AnyFreshFailure | str | None": EndedSilently(-9),
     "AnySetting | str": UnderMode("<mode>"),
     "AnyCompilerEvent | str": "<why>",
     "Unobserved": Unobserved.TOOLS_TAKEN,
@@ -324,6 +329,7 @@ EXAMPLES = {
         NoKernelsRecorded("<device>", fresh_kernels=0, tools=("<variable>",)),
         NoKernelsRecorded("<device>", fresh_kernels=64),
         NoKernelsRecorded("<device>", error="<error>"),
+        NoKernelsRecorded("<device>", error=NotDoneInTime(60.0)),
         *(
             NoKernelsRecorded("<device>", refusals=(CuptiRefusal(call="<call>", error=error),))
             for error in ("<error>", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "CUPTI_ERROR_NOT_INITIALIZED")
@@ -609,6 +615,7 @@ def test_all_kinds_are_in_a_catalogue():
         uncompiled.WhyUncompiled,
         uncompiled.CompileSetting,
         compiler_events.CompilerEvent,
+        fresh_processes.FreshFailure,
         unreadable.WhyUnreadable,
         unreadable.OfPath,
         commit_gaps.CommitGap,

@@ -108,6 +108,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": "<records>",
     "tuple[CuptiRefusal, ...]": (),
+    "AnyFreshFailure | str | None": None,
     "AnySetting | str": "<setting>",
     "Unobserved": Unobserved.NO_CALL,
     "tuple[CuptiUser, ...]": (CuptiUser.PROTON,),

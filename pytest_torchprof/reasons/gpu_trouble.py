@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.fresh_processes import AnyFreshFailure  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.text import printable_line
@@ -125,8 +126,8 @@ class NoKernelsRecorded(Reason, frozen=True):
     """How many kernels a fresh process recorded; None if it did not get that far."""
     refusals: tuple[CuptiRefusal, ...] = ()
     """What CUPTI refused there."""
-    error: str | None = None
-    """Why the fresh process did not come to an end."""
+    error: AnyFreshFailure | str | None = None
+    """Why the fresh process did not come to an end; a text where Python says it, and in earlier versions always."""
     tools: tuple[str, ...] = ()
     """The variables of profiling tools that are set."""
 

@@ -181,7 +181,7 @@ def _of_fresh_process(fresh: FreshProcess) -> Answer:
     advice = [refusal.advice for refusal in fresh.refusals if refusal.advice]
     refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
     if fresh.failure:
-        text = f"a fresh process fails under the profiler: {public_line(fresh.failure)}{refused}"
+        text = f"a fresh process fails under the profiler: {public_line(str(fresh.failure))}{refused}"
         return Answer("probe", WRONG, text, "; ".join(advice) or (SEE_THE_GPU if fresh.device_failed else _OTHERWISE))
     versions = f" ({fresh.versions})" if fresh.versions else ""
     seen = f"a fresh process sees {fresh.kernels} of its {fresh.launched} kernels{versions}"
