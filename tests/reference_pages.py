@@ -215,6 +215,8 @@ _WORDS = {
     "int": "whole number",
     "str": "text",
     "StoredReason": "reason",
+    "AnyCompilerEvent": "object",
+    "AnySetting": "object",
     "AnyWhyUncompiled": "object",
     "AnyDisturbance": "disturbance",
     "float": "number",

@@ -12,10 +12,20 @@ from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.limits.evidence import SkippedGraph
 from pytest_torchprof.limits.seen import FallbackKernels, GraphReplays, NoGraphLaunched, OutsideGraphs
 from pytest_torchprof.profiles import load
-from pytest_torchprof.reasons.compiling import NoEvidence, ReplayedWithoutCode
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.compiler_events import NoReasonGiven, RegionInside
+from pytest_torchprof.reasons.compiling import (
+    GivenUpBefore,
+    NoEvidence,
+    NoFittingCode,
+    RanUncompiled,
+    ReplayedWithoutCode,
+    Unobserved,
+)
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.recordings import NeedsGpu
+from pytest_torchprof.reasons.uncompiled import OnlyRun, SettingInForce, UnderMode
 from pytest_torchprof.reasons.wrong_values import ValueForm, WrongValue
 
 pytestmark = pytest.mark.any_torch
@@ -142,7 +152,8 @@ def test_a_nested_region_whose_code_is_known_is_no_further_break(recorded):
 
 def test_a_nested_region_in_unknown_code_is_a_break_without_a_line(recorded):
     (one,) = recorded(region("5/0", 0, 100), region("1/0", 20, 10), compiled=EVIDENCE).compile.graph_breaks
-    assert (one.line, one.reason) == (None, "Torch-Compiled Region: 1/0 ran inside Torch-Compiled Region: 5/0")
+    inside = RegionInside("Torch-Compiled Region: 1/0", "Torch-Compiled Region: 5/0")
+    assert (one.line, one.reason) == (None, inside)
 
 
 def test_breaks_of_code_that_did_not_run_do_not_count(recorded):
@@ -225,6 +236,72 @@ def test_evidence_that_is_damaged_is_no_evidence_of_nothing(recorded, damaged):
     for limit in ({"max_graph_breaks": 0}, {"max_recompiles": 0}):
         with pytest.raises(NotMeasured):
             profile.expect(**limit)
+
+
+OF_EARLIER_VERSIONS = {
+    "breaks": [{"reason": "no reason given", "file": "f.py", "line": 3, "function": "f", "at": "f.py:3"}],
+    "recompiles": [{"reason": "no reason given", "file": "f.py", "line": 3, "function": "f"}],
+}
+
+
+def test_texts_of_earlier_versions_read_as_what_is_recorded_now(recorded):
+    """They wrote words of their own where torch gives none."""
+    silent = {"cause": "no-reason-given"}
+    now = {name: [{**event, "reason": silent} for event in events] for name, events in OF_EARLIER_VERSIONS.items()}
+    before, after = (
+        recorded(region("0/0", 0, 10), compiled={**EVIDENCE, **evidence}) for evidence in (OF_EARLIER_VERSIONS, now)
+    )
+    assert after.compile.graph_breaks[0].reason == after.compile.recompiles[0].reason == NoReasonGiven()
+    for limit in ("max_graph_breaks", "max_recompiles"):
+        told = [[str(line) for line in misses(profile, **{limit: 0}).evidence] for profile in (before, after)]
+        assert told[0] == told[1] != []
+
+
+@pytest.mark.parametrize("limit", ["max_graph_breaks", "max_recompiles"])
+def test_a_setting_that_earlier_versions_wrote_as_a_text_reads_as_before(recorded, limit):
+    settings = [str(UnderMode("Mode"))], [UnderMode("Mode").to_plain()]
+    whys = [
+        why_not(
+            partial(recorded(region("0/0", 0, 10), compiled={**EVIDENCE, "eager_under": under}).expect, **{limit: 0})
+        )
+        for under in settings
+    ]
+    assert says(whys[1], RanUncompiled, under=UnderMode("Mode"))
+    assert str(whys[0]) == str(whys[1])
+
+
+@pytest.mark.parametrize("kind", [RanUncompiled, NoFittingCode])
+def test_a_reason_with_a_text_of_an_earlier_version_is_read(kind):
+    facts = {"calls": 2} if kind is NoFittingCode else {}
+    reason = kind(**facts, under=OnlyRun())
+    earlier = from_plain({**reason.to_plain(), "under": str(OnlyRun())})
+    assert isinstance(earlier, kind)
+    assert str(earlier) == str(reason)
+    assert from_plain(reason.to_plain()) == reason
+
+
+@pytest.mark.parametrize("blind", Unobserved)
+def test_why_nothing_was_observed_is_the_same_in_words_of_earlier_versions(blind):
+    reason = GivenUpBefore(2, "f.py:3", blind)
+    assert from_plain({**reason.to_plain(), "because": str(blind)}) == reason
+
+
+def test_kinds_of_a_later_version_are_told_by_their_names(recorded):
+    """The rest of the evidence is read all the same."""
+    later = {"cause": "of-tomorrow", "count": 2}
+    evidence = {
+        "breaks": [{"reason": later, "file": "f.py", "line": 3}],
+        "recompiles": [{"reason": later, "file": "f.py", "line": 3}],
+        "seen_instead": [later, {"cause": "setting-in-force", "setting": {"setting": "tomorrow"}}],
+        "entered_under": [{"setting": "tomorrow", "since": "today"}],
+    }
+    compiled = recorded(region("0/0", 0, 10), compiled={**EVIDENCE, **evidence}).compile
+    for event in (*compiled.graph_breaks, *compiled.recompiles):
+        assert "of-tomorrow (count: 2)" in event.reason
+        assert event.line == 3
+    kept = recorded(region("0/0", 0, 10), compiled={**EVIDENCE, **evidence}).trace.metadata.compile
+    assert [isinstance(seen, SettingInForce) for seen in kept.seen_instead] == [False, True]
+    assert "tomorrow (since: today)" in kept.entered_under[0]
 
 
 def test_a_compiled_kernel_outside_the_graph_is_named(recorded):

@@ -146,7 +146,7 @@ def test_a_check_that_raises_is_an_answer():
 @pytest.mark.any_torch
 def test_a_check_that_hangs_is_ended():
     began = time.monotonic()
-    with pytest.raises(inquiry.ChildFailed, match="it did not end within 3 s and was ended"):
+    with pytest.raises(inquiry.ChildFailed, match=r" 3 s and was ended$"):
         inquiry.ask(time.sleep, 300, limit_s=3)
     assert time.monotonic() - began < 250
 

@@ -9,11 +9,14 @@ import ast
 import re
 from collections import ChainMap, defaultdict, deque
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import msgspec
 import pytest
 
+from pytest_torchprof import capture, trace
 from pytest_torchprof.against import search_facts
 from pytest_torchprof.compare import change, comparison, cost, time_comparison
 from pytest_torchprof.findings.finding import Finding
@@ -22,7 +25,9 @@ from pytest_torchprof.limits.limit import Verdict
 from pytest_torchprof.reasons import (
     collectives,
     commit_gaps,
+    compiler_events,
     disturbances,
+    fresh_processes,
     no_gpu,
     nvml_silence,
     uncompiled,
@@ -61,9 +66,9 @@ FOREIGN = {
     "baseline/path.py": ("names of devices", "_slug"),
     "baseline/step_form.py": ("lines of baseline files", "_read_line"),
     "capture/compile_history.py": ("Dynamo's reasons", "break_of_reason _explanation"),
-    "capture/compile_log.py": ("Dynamo's guards", "recompiles"),
+    "capture/compile_log.py": ("Dynamo's guards", "_why_again"),
     "capture/cupti_users.py": ("the profiler's messages", "emit"),
-    "capture/gpu_lock.py": ("the note in the lock's file", "_holder_text"),
+    "capture/gpu_lock.py": ("the note in the lock's file", "_holder"),
     "capture/inductor_code.py": ("code that Inductor generates", "_dtypes _defined"),
     "capture/reasons.py": ("CUDA's messages", "no_gpu _of_initializing of_device"),
     "capture/recording_file.py": ("the profiler's file", "_settle_marks"),
@@ -519,18 +524,25 @@ OF_CODE_AND_RECORDINGS = """
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "address into manifest path culprit differing file files folder line location lock other others places recording root silent"
-OF_OTHERS = "error error_text explanation holders last_lines note problem returned said"
+OF_OTHERS = "error error_text explanation last_lines note problem returned said"
 """Words of others: Python's of an exception, torch's, a plugin's, an earlier version's."""
 SENTENCES_OF_OTHERS = {
-    "GivenUpBefore.because": "torch's",
     "EndedBeforeTimes.message": "a result's, as reports have it",
     "ExportSkipped.because": "torch's",
+    "FreshProcess.failure": "Python's, of an exception",
     "GraphBreakLine.why": "torch's",
     "RecompileLine.why": "torch's",
     "SkippedGraph.why": "torch's",
     "OtherFinding.title": "a plugin's",
     "OtherFinding.message": "a plugin's",
     "OtherFinding.remedy": "a plugin's",
+    "Attempt.cudagraph_skip": "torch's",
+    "Attempt.failure": "torch's",
+    "Attempt.guard": "torch's",
+    "Compilation.guard": "torch's",
+    "GraphBreak.reason": "torch's",
+    "InductorGraph.cudagraph_skip": "torch's",
+    "Recompile.reason": "torch's",
 }
 NAMES_AND_VALUES = {
     "BaselineFailure.blamed": "a file",
@@ -556,6 +568,8 @@ NAMES_AND_VALUES = {
     "RankOutlasted.at": "a line, and a collective",
     "RankOfOtherTest.first_test": "a test",
     "RankStoodStill.at": "a line, and a collective",
+    "OtherThreadNotDone.what": "a function that a thread or a pool was given",
+    "RanOnOtherThread.what": "a function that a thread or a pool was given",
     "TooFewRecordings.wanted": "a number, or a pattern",
     "MergeSideUnreadable.side": "a side of a merge, as git calls it",
     "NoEvent.value": "what stands in the file",
@@ -576,26 +590,98 @@ NAMES_AND_VALUES = {
     "WantedAndForbidden.forbidden": "a limit",
     "WantedAndForbidden.wanted": "a limit",
     "WrongCall.right": "a call",
+    "Adoption.device_asked": "a device",
+    "Annotation.scope": "a name that the code gives",
+    "Arrows.finishes": "numbers of processes and threads",
+    "Arrows.starts": "numbers of processes and threads",
+    "Attempt.compile_id": "a number of Dynamo's",
+    "Attempt.failed_at": "a file and a line",
+    "Attempt.times_us": "phases of a compilation",
+    "Captured.unsure": "operators",
+    "CapturedNode.kind": "a kind of node",
+    "CapturedNode.unsure": "operators",
+    "CapturedRange.kind": "a kind of range",
+    "CapturedRange.operands": "sizes and types",
+    "ColdStart.time_us": "phases of a compilation",
+    "Compilation.identity": "a number of Dynamo's",
+    "CompileEvidence.entries": "numbers of Dynamo's",
+    "CompileEvidence.of_torch": "numbers of Dynamo's",
+    "CompileEvidence.time_us": "phases of a compilation",
+    "CompiledInWindow.compile_id": "a number of Dynamo's",
+    "Device.pid": "a process, as the recording has it",
+    "Environment.clocks_mhz": "a setting or a version",
+    "Environment.compute_capability": "a setting or a version",
+    "Environment.cpu": "a setting or a version",
+    "Environment.cuda": "a setting or a version",
+    "Environment.driver": "a setting or a version",
+    "Environment.gcn_arch": "a setting or a version",
+    "Environment.gpu": "a setting or a version",
+    "Environment.launches_wait": "a setting or a version",
+    "Environment.matmul_precision": "a setting or a version",
+    "Environment.platform": "a setting or a version",
+    "Environment.python": "a setting or a version",
+    "Environment.rocm": "a setting or a version",
+    "Environment.torch": "a setting or a version",
+    "Environment.triton": "a setting or a version",
+    "FreshProcess.versions": "versions",
+    "GeneratedKernel.unclear": "operators",
+    "GivenUp.compiled": "numbers of Dynamo's",
+    "GpuRanges.process": "a process, as the recording has it",
+    "GpuRanges.stream": "a stream, as the recording has it",
+    "GraphBreak.at": "a file and a line, or torch's words",
+    "HandedOver.work": "functions that threads and pools were given",
+    "InductorGraph.aten_calls": "operators",
+    "InductorGraph.code_hash": "a hash",
+    "InductorGraph.code_path": "a path",
+    "InductorGraph.hash": "a hash",
+    "InductorGraph.made_of": "numbers of Dynamo's",
+    "Message.comms_id": "a number of the backend's",
+    "Message.group_description": "a group's name",
+    "Message.group_ranks": "ranks",
+    "Metadata.clock": "a clock",
+    "Metadata.device_asked": "a device",
+    "Metadata.run_id": "a number of a run",
+    "Metadata.sentinel": "a kernel",
+    "Metadata.threads": "functions that threads and pools were given",
+    "Metadata.triton_kernels": "kernels",
+    "RegionInside.inner": "a range",
+    "RegionInside.outer": "a range",
+    "StanceSet.stance": "a stance of torch.compile",
+    "TensorLists.types": "types",
+    "Timing.clock": "a clock",
+    "Trace.header": "entries of the recording",
+    "Trace.processes": "processes, as the recording has them",
+    "Trace.streams": "streams, as the recording has them",
+    "Trace.taken_for": "a device",
+    "Trace.threads": "threads, as the recording has them",
+    "Trace.unknown_work": "kernels",
+    "UnderMode.mode": "a class of a mode",
+    "_Before.frames": "counters of Dynamo's",
+    "_Before.inductor": "counters of Inductor's",
 }
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {
     "BaseUnmeasured.because": "why a commit lacks it, of earlier versions",
     "Comparison.disturbed": "what disturbed the machine, of earlier versions",
     "EndedItsRun.goal": "a point of the run, of earlier versions",
+    "GpuInUse.holders": "which processes hold a lock, of earlier versions",
     "InsteadOfCompiling.what": "what kept Dynamo away, of earlier versions",
-    "NoFittingCode.under": "a setting of Dynamo",
+    "NoFittingCode.under": "a setting of torch.compile, of earlier versions",
     "NoRecordsInTorch.missing": "records of Dynamo's, in recordings of earlier versions",
     "NotCompiled.seen": "what kept Dynamo away, of earlier versions",
     "NotReadBack.cause": "why it cannot be read, of earlier versions",
-    "OtherThreadNotDone.what": "work of other threads",
-    "RanOnOtherThread.what": "work of other threads",
-    "RanUncompiled.under": "a setting of Dynamo",
+    "RanUncompiled.under": "a setting of torch.compile, of earlier versions",
     "RankStoodStill.goal": "a point of the run, of earlier versions",
     "RankTooLate.goal": "a point of the run, of earlier versions",
     "OtherwiseOnRank.in_step": "a step, in reports of earlier versions",
     "TimeComparison.disturbed": "what disturbed the machine, of earlier versions",
     "Verdict.in_step": "a step, in reports of earlier versions",
     "WorstRank.in_step": "a step, in reports of earlier versions",
+    "Batch.disturbed": "what disturbed the machine, of earlier versions",
+    "CompileEvidence.eager_under": "settings of torch.compile, of earlier versions",
+    "CompileEvidence.entered_under": "settings of torch.compile, of earlier versions",
+    "CompileEvidence.seen_instead": "what kept Dynamo away, of earlier versions",
+    "PhaseEnd.why": "pytest's words",
 }
 """Words that stand so in recordings, baselines and reports which have to be read for good."""
 
@@ -609,6 +695,9 @@ def kinds_of_facts():
         *collectives.KINDS,
         *no_gpu.KINDS,
         *uncompiled.KINDS,
+        *uncompiled.SETTINGS,
+        *compiler_events.KINDS,
+        *fresh_processes.KINDS,
         *commit_gaps.KINDS,
         *unreadable.KINDS,
         *disturbances.KINDS,
@@ -618,10 +707,16 @@ def kinds_of_facts():
         *below(Finding),
         Verdict,
     ]
-    for module in (result, account, failure, change, comparison, cost, time_comparison):
+    held = [module for folder in (trace, capture) for module in modules_of(folder)]
+    for module in (result, account, failure, change, comparison, cost, time_comparison, *held):
         own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
         found += [kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
     return {kind for kind in found if kind.__module__.startswith("pytest_torchprof.")}
+
+
+def modules_of(package):
+    """Return the modules of a folder, of all folders in it."""
+    return [import_module(module.name) for module in walk_packages(package.__path__, f"{package.__name__}.")]
 
 
 def below(kind):
@@ -655,6 +750,162 @@ def test_a_fact_that_holds_a_sentence_is_found():
         why: str | None = None
 
     assert texts_of([Cut]) == {"Cut.because", "Cut.why"}
+
+
+def words_given(sources, fields):
+    """Return where words of ours reach fields that hold others' alone, as "file:line" with the field.
+
+    ``fields`` are written "Kind.field". What is given is followed through the parameters of functions that hand it on,
+    through variables, and into functions that return it; so far as these can be told by their names.
+    """
+    trees = {file: ast.parse(source) for file, source in sources.items()}
+    nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    functions = [(file, node) for file, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    named, calls = values_of(trees.values()), defaultdict(list)
+    for file, function in functions:
+        named[function.name].extend(node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            calls[called(call.func)].append((file, function, call))
+    found, taking = set(), set()
+    for file, node in nodes:
+        for name, place, field, default in declared(node):
+            if f"{name}.{field}" in fields:
+                taking.add((name, place, field, f"{name}.{field}"))
+                found |= {f"{file}:{line} {name}.{field}" for line in lines_of_words(default, None, named)}
+    # Which argument of what is called is a field at last: its place, where it has one, and its name.
+    left = deque(taking)
+    while left:
+        name, place, keyword, field = left.popleft()
+        for file, function, call in calls[name]:
+            for given in arguments_of(call, place, keyword):
+                if any(lines_of_words(given, function, named)):
+                    found.add(f"{file}:{call.lineno} {field}")
+                further = {(function.name, *parameter, field) for parameter in handed_on(given, function)} - taking
+                left.extend(further)
+                taking |= further
+    return sorted(found)
+
+
+def values_of(trees):
+    """Return what the constants of modules are, by their names."""
+    values = defaultdict(list)
+    for node in (node for tree in trees for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if is_constant(target):
+                values[target.id].append(node.value)
+    return values
+
+
+def declared(node):
+    """Yield the fields of a class: the class's name, the place, the field's name and what it is by default."""
+    if isinstance(node, ast.ClassDef):
+        own = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+        yield from ((node.name, place, one.target.id, one.value) for place, one in enumerate(own))
+
+
+def arguments_of(call, place, keyword):
+    at_its_place = [] if place is None else call.args[place : place + 1]
+    return [*at_its_place, *(one.value for one in call.keywords if one.arg == keyword)]
+
+
+def handed_on(node, function):
+    """Yield the parameters of a function that an expression may be: the place of each, and its name."""
+    arguments = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    by_name = [one.arg for one in function.args.kwonlyargs]
+    for name in (one.id for one in choices(node) if isinstance(one, ast.Name)):
+        if name in arguments:
+            yield arguments.index(name) - (arguments[0] in ("self", "cls")), name
+        elif name in by_name:
+            yield None, name
+
+
+def choices(node):
+    """Yield what an expression may be: all of its alternatives."""
+    if isinstance(node, ast.IfExp):
+        yield from (*choices(node.body), *choices(node.orelse))
+    elif isinstance(node, ast.BoolOp):
+        yield from (one for value in node.values for one in choices(value))
+    elif isinstance(node, ast.Tuple | ast.List):
+        yield from (one for value in node.elts for one in choices(value))
+    elif isinstance(node, ast.Call) and called(node.func) in ("str", "sub", "short_reason", "printable_line"):
+        # These return what they are given, or a part of it.
+        yield from (node, *(one for value in node.args[-1:] for one in choices(value)))
+    elif node is not None:
+        yield node
+
+
+def lines_of_words(node, function, named, *, depth=2):
+    """Yield the lines at which what an expression may be stands as a text, or is put together."""
+    for one in choices(node):
+        if isinstance(one, ast.JoinedStr | ast.BinOp) or written(one).strip():
+            yield one.lineno
+        elif isinstance(one, ast.Name) and function is not None:
+            for value in assigned_to(one.id, function):
+                yield from lines_of_words(value, None, named, depth=depth)
+        is_made = is_constant(one) or (isinstance(one, ast.Call) and isinstance(one.func, ast.Name))
+        for value in named[called(one)] if is_made and depth else ():
+            yield from lines_of_words(value, None, named, depth=depth - 1)
+
+
+def assigned_to(name, function):
+    """Yield what a function assigns to a variable."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                yield node.value
+
+
+OF_OTHERS_ALONE = {
+    *(field for field, whose in SENTENCES_OF_OTHERS.items() if whose in ("torch's", "Python's, of an exception")),
+    *("Break.reason", "Again.reason", "CudaGraphs.skips", "CudaGraphSkipped.reasons", "NoKernelsRecorded.error"),
+}
+"""What torch and Python say, in words of their own; where they say nothing, a kind tells what is known."""
+
+
+def test_what_others_say_is_said_by_them():
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    assert words_given(sources, OF_OTHERS_ALONE) == [], "words of ours are a nested kind"
+
+
+KIND = "class Broke(Struct):\n    line: int\n    why: Event | str = Unknown()\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'def made(at):\n    return Broke(at, "no reason given")',
+        'def made(at):\n    return Broke(at, why=f"{at} ran inside")',
+        'def made(at, said):\n    return Broke(at, said or "no reason given")',
+        'def made(at, said):\n    return Broke(at, why="of data: " + said)',
+        'def made(at, said):\n    why = said if at else "no reason given"\n    return Broke(at, why)',
+        'def short(said):\n    return said or "no reason given"\ndef made(at, said):\n    return Broke(at, short(said))',
+        'def broke(why, *, at):\n    return Broke(at, why)\ndef made(at):\n    return broke("dropped", at=at)',
+        'GONE = "what was compiled is gone"\ndef made(at, said):\n    return Broke(at, said or GONE)',
+        'class Log:\n    def made(self, at, why):\n        return Broke(at, why)\ndef made(log):\n    log.made(1, "gone")',
+    ],
+)
+def test_words_of_ours_among_others_are_found(source):
+    assert words_given({"it.py": KIND + source}, {"Broke.why"})
+
+
+def test_a_default_in_words_is_found():
+    source = 'class Broke(Struct):\n    line: int\n    why: str = "no reason given"'
+    assert words_given({"it.py": source}, {"Broke.why"}) == ["it.py:3 Broke.why"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def made(at, said):\n    return Broke(at, said)",
+        "def made(at, said):\n    return Broke(at, NoReason() if said is None else said)",
+        'def made(at, said):\n    return Broke(at, re.sub("^a", "", said))',
+        'def made(at, said):\n    return Other(at, "no reason given")',
+        'def made(at, said):\n    at = "a line"\n    return Broke(at, said)',
+    ],
+)
+def test_words_of_others_alone_are_none_of_ours(source):
+    assert words_given({"it.py": KIND + source}, {"Broke.why"}) == []
 
 
 TESTS = Path(__file__).parent

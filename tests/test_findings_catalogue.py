@@ -19,7 +19,8 @@ from pytest_torchprof.findings.catalogue import KINDS, from_words
 from pytest_torchprof.findings.catalogue.compiling import Again, Break
 from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.reasons.collectives import OtherMessage
-from pytest_torchprof.reasons.uncompiled import NoneFits, SettingInForce, SkippedAsTorchs
+from pytest_torchprof.reasons.compiler_events import InductorSilent
+from pytest_torchprof.reasons.uncompiled import NoneFits, SettingInForce, SkippedAsTorchs, UnderMode
 
 pytestmark = pytest.mark.any_torch
 
@@ -36,9 +37,10 @@ VALUES = {
     "Mapping[str, bool | str | None]": ({}, {"tf32_matmul": True}),
     "Mapping[WaitedFor, float]": ({"value": 0.25}, {"to_cpu": 1500.0, "value": 990.0, "masks": 10.0}),
     "tuple[str, ...]": (("one",), ("one", "two", "three", "four", "five", "six")),
+    "tuple[AnyCompilerEvent | str, ...]": ((InductorSilent(),), ("one", "two", "three", "four", "five", "six")),
     "tuple[str, str]": (("one", "two"), ("one", "two")),
     "tuple[AnyWhyUncompiled | str, ...]": (
-        (SettingInForce("<setting>"),),
+        (SettingInForce(UnderMode("<mode>")),),
         (SkippedAsTorchs("<function>", "<file>", 3), NoneFits(3000)),
     ),
     "tuple[int, ...]": ((1,), (3000, 20)),

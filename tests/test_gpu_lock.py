@@ -22,7 +22,8 @@ import pytest_torchprof
 from pytest_torchprof.capture import gpu_lock
 from pytest_torchprof.capture.gpu_lock import holding
 from pytest_torchprof.capture.processes import only_measurement, show_waits
-from pytest_torchprof.reasons.gpu_trouble import LockUnopened
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.gpu_trouble import GpuInUse, LockHolder, LockUnopened
 
 pytestmark = pytest.mark.any_torch
 
@@ -201,6 +202,16 @@ def test_what_another_account_has_written_is_shown_on_one_line(capsys):
     assert said.count("\n") == 1
     assert "\x1b" not in said
     assert len(said) < 400
+
+
+def test_the_holders_that_an_earlier_version_wrote_as_a_text_are_read():
+    reason = GpuInUse(
+        2.0, "/run/lock/it", (LockHolder(7, "python", "test_it.py::test_held"), LockHolder(8, None, None))
+    )
+    earlier = from_plain({**reason.to_plain(), "holders": reason.held_by})
+    assert isinstance(earlier, GpuInUse)
+    assert str(earlier) == str(reason)
+    assert from_plain(reason.to_plain()) == reason
 
 
 def test_the_lock_of_a_killed_process_is_taken_over():

@@ -37,8 +37,10 @@ from pytest_torchprof.reasons import (
     catalogue,
     collectives,
     commit_gaps,
+    compiler_events,
     decoding,
     disturbances,
+    fresh_processes,
     no_gpu,
     nvml_silence,
     uncompiled,
@@ -66,8 +68,9 @@ from pytest_torchprof.reasons.command_line_fleet import NoQuantity, OtherRunTher
 from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, TestFailed
 from pytest_torchprof.reasons.commits_measured import BadNotAfterGood, Kinship
 from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
-from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
-from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, NoReasonGiven
+from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch, Unobserved
+from pytest_torchprof.reasons.composed import CuptiUser, OfRank
 from pytest_torchprof.reasons.contradictions import (
     CommitFault,
     ImpossibleCommit,
@@ -81,8 +84,15 @@ from pytest_torchprof.reasons.contradictions import (
 from pytest_torchprof.reasons.disturbances import AnyDisturbance, Brake, SlowedDown
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
+from pytest_torchprof.reasons.fresh_processes import AnyFreshFailure, EndedSilently, NotDoneInTime
 from pytest_torchprof.reasons.goal import Goal, RunPoint
-from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
+from pytest_torchprof.reasons.gpu_trouble import (
+    CuptiRefusal,
+    DeviceTrouble,
+    DeviceUnusable,
+    LockHolder,
+    NoKernelsRecorded,
+)
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
@@ -99,7 +109,14 @@ from pytest_torchprof.reasons.step_flaws import StepFlaw
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.stores import StoreFails, StoreUse
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
-from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled, SettingInForce, SkippedAsTorchs
+from pytest_torchprof.reasons.uncompiled import (
+    AnySetting,
+    AnyWhyUncompiled,
+    CompilingDisabled,
+    SettingInForce,
+    SkippedAsTorchs,
+    UnderMode,
+)
 from pytest_torchprof.reasons.unreadable import (
     AnyWhyUnreadable,
     EmptyFile,
@@ -144,6 +161,9 @@ CATALOGUES = {
     "differences": (collectives.KINDS, AnyRankDifference),
     "no GPU": (no_gpu.KINDS, AnyWhyNoGpu),
     "uncompiled": (uncompiled.KINDS, AnyWhyUncompiled),
+    "settings of torch.compile": (uncompiled.SETTINGS, AnySetting),
+    "events of the compiler": (compiler_events.KINDS, AnyCompilerEvent),
+    "fresh processes": (fresh_processes.KINDS, AnyFreshFailure),
     "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
     "accounts": (ACCOUNTS, AnyAccount),
     "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
@@ -197,7 +217,13 @@ FEW = {
     "GpuDriver | None": None,
     "AnyWhyNoGpu": NoErrorReported(),
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
-    "AnyWhyUncompiled | str": SettingInForce("<setting>"),
+    "AnyWhyUncompiled | str": SettingInForce(UnderMode("<mode>")),
+    "AnyFreshFailure | str | None": None,
+    "AnySetting | str": CompilingDisabled(),
+    "AnyCompilerEvent | str": NoReasonGiven(),
+    "Unobserved": Unobserved.NO_CALL,
+    "tuple[CuptiUser, ...]": (CuptiUser.PROTON,),
+    "tuple[LockHolder, ...] | str": (LockHolder(4711, "python", "<test>"),),
     "AnyWhyUnreadable": EmptyFile(),
     "AnyNvmlSilence": AskerNotListed(),
     "AnyCommitGap": MeasuredNothing(),
@@ -251,6 +277,12 @@ MANY = {
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
     "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
+    "AnyFreshFailure | str | None": EndedSilently(-9),
+    "AnySetting | str": UnderMode("<mode>"),
+    "AnyCompilerEvent | str": "<why>",
+    "Unobserved": Unobserved.TOOLS_TAKEN,
+    "tuple[CuptiUser, ...]": (CuptiUser.JAX, CuptiUser.DAEMON),
+    "tuple[LockHolder, ...] | str": (LockHolder(4711, None, None), LockHolder(4712, "python", "<test>")),
     "AnyWhyUnreadable": NoSuchFile("<path>"),
     "AnyNvmlSilence": QuestionUnknown("<function>"),
     "AnyCommitGap": TestFailed("<error>"),
@@ -297,6 +329,7 @@ EXAMPLES = {
         NoKernelsRecorded("<device>", fresh_kernels=0, tools=("<variable>",)),
         NoKernelsRecorded("<device>", fresh_kernels=64),
         NoKernelsRecorded("<device>", error="<error>"),
+        NoKernelsRecorded("<device>", error=NotDoneInTime(60.0)),
         *(
             NoKernelsRecorded("<device>", refusals=(CuptiRefusal(call="<call>", error=error),))
             for error in ("<error>", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "CUPTI_ERROR_NOT_INITIALIZED")
@@ -580,6 +613,9 @@ def test_all_kinds_are_in_a_catalogue():
         RankDifference,
         no_gpu.WhyNoGpu,
         uncompiled.WhyUncompiled,
+        uncompiled.CompileSetting,
+        compiler_events.CompilerEvent,
+        fresh_processes.FreshFailure,
         unreadable.WhyUnreadable,
         unreadable.OfPath,
         commit_gaps.CommitGap,

@@ -142,18 +142,15 @@ class Collective(Struct, frozen=True, kw_only=True):
         return None if factor is None else factor * (self.message_bytes or 0) / (self.dur_ns or 1)
 
     @property
-    def why_no_bandwidth(self) -> str | None:
+    def why_no_bandwidth(self) -> Gap | None:
         """Why there is no bandwidth; that of the bus asks for the group's size besides."""
         if self.together > 1:
-            return f"one kernel carried out {self.together} of them"
+            return Gap.BATCHED
         if self.name == "barrier":
-            return "a barrier sends no message"
-        missing = self.why_no_time if not self.dur_ns else self.why_no_bytes if self.message_bytes is None else None
-        return (
-            str(missing)
-            if missing
-            else (None if self.dur_ns and self.message_bytes is not None else "the group's size is not known")
-        )
+            return Gap.BARRIER
+        if not self.dur_ns:
+            return self.why_no_time or Gap.NO_TIME
+        return None if self.message_bytes is not None else self.why_no_bytes or Gap.NO_GROUP_SIZE
 
 
 class StepCommunication(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
+from pytest_torchprof.reasons.compiler_events import CompiledInWindow, InductorSilent, RegionInside
 from pytest_torchprof.reasons.compiling import (
     CompiledCodeOnOtherThread,
     NoEvidence,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.regions import Region, Regions
+    from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled
     from pytest_torchprof.trace import Span, Trace
@@ -72,7 +74,7 @@ class CudaGraphs(ShownFields, frozen=True, kw_only=True):
 
     launches: int
     owned: int
-    skips: tuple[str, ...]
+    skips: tuple[AnyCompilerEvent | str, ...]
     skips_unknown: Reason | None
     """Why there may be more than ``skips``; None if they are all."""
 
@@ -102,13 +104,13 @@ def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: Reason 
         any(is_compiled_code(trace.names[trace.ops.name[op]]) for op in _operators_around(trace, call))
         for call in launches
     )
-    reasons: list[str] = []
+    reasons: list[AnyCompilerEvent | str] = []
     if evidence is not None:
         ran = {key for key, _ in _graph_calls(trace)}
         reasons += evidence.cudagraph_skips.reasons
         reasons += [graph.cudagraph_skip for graph in evidence.fx_graphs if graph.cudagraph_skip and graph.hash in ran]
         if not reasons and evidence.cudagraph_skips.count:
-            reasons = ["Inductor gives no reason"]
+            reasons = [InductorSilent()]
     return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
 
 
@@ -301,7 +303,7 @@ def _graph_breaks(
 
 def _break_of_nested(inner: Region, outer: Region) -> GraphBreak:
     """Return the break that a compiled region inside another one shows."""
-    return GraphBreak(reason=f"{inner.name} ran inside {outer.name}")
+    return GraphBreak(reason=RegionInside(inner.name, outer.name))
 
 
 def _merge_breaks(
@@ -347,7 +349,7 @@ def _recompiles(
 ) -> tuple[tuple[Recompile, ...] | None, Reason | None]:
     if evidence is None:
         again = compiled_again(trace, seen)
-        shown = tuple(Recompile(reason=f"compiled again inside the window ({identity})") for identity in again)
+        shown = tuple(Recompile(reason=CompiledInWindow(identity)) for identity in again)
         return shown or None, unknown
     if unseen := _why_unseen(evidence):
         return None, unseen

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import observers, torch_compile
 from pytest_torchprof.capture.torch_compile import CodeLine
+from pytest_torchprof.reasons.compiler_events import DataDependentJump, NoReasonGiven, ReasonForgotten
 from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 if TYPE_CHECKING:
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from pytest_torchprof.capture.torch_compile import Attempt, DynamoReason
+    from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent
 
 
 def break_of_reason(reason: DynamoReason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
     """Return a graph break; without code of the user's around it, its place is the user's last line in `caller`."""
-    text = reason.text
-    if text.startswith("generic_jump"):
-        text = f"Data-dependent branching: {text}"
+    said = short_reason(reason.text)
+    is_jump = said is not None and said.startswith("generic_jump")
+    why = DataDependentJump(said) if said is not None and is_jump else said
     innermost = reason.stack[-1] if reason.stack else None
     place = _user_place(reason.stack)
     inferred = None if place else _user_place(caller)
-    return _break(text, place or inferred or innermost, innermost, inferred=inferred is not None)
+    place = place or inferred or innermost
+    return _break(why, place, innermost, inferred=inferred is not None, explanation=_explanation(reason.text))
 
 
 def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
@@ -46,12 +49,13 @@ def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
         place = CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(line_of_code for line_of_code in (frame, place) if line_of_code)
-    return _break(attempt.failure or "", user or place, place, inferred=False)
+    said = attempt.failure or ""
+    return _break(short_reason(said), user or place, place, explanation=_explanation(said))
 
 
-def break_of_code(reason: str, code: CodeType) -> GraphBreak:
+def break_of_code(why: AnyCompilerEvent, code: CodeType) -> GraphBreak:
     """Return a break of a code object as a whole."""
-    return _break(reason, CodeLine.of(code), CodeLine.of(code), inferred=False)
+    return _break(why, CodeLine.of(code), CodeLine.of(code))
 
 
 def is_torchs_own(place: CodeLine | None) -> bool:
@@ -71,11 +75,11 @@ def _is_public(file: str, function: str) -> bool:
     return not function.startswith("_") and any(callable(getattr(module, function, None)) for module in modules)
 
 
-def short_reason(text: str) -> str:
-    """Return the first line of a reason, and the second where the first only announces it."""
+def short_reason(text: str) -> str | None:
+    """Return the first line of a reason, and the second where the first only announces it; None if it has no words."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
-        return "no reason given"
+        return None
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
@@ -85,14 +89,21 @@ def _explanation(text: str) -> str | None:
     return " ".join(match[1].split()) if match else None
 
 
-def _break(text: str, place: CodeLine | None, at: CodeLine | None, *, inferred: bool) -> GraphBreak:
+def _break(
+    why: AnyCompilerEvent | str | None,
+    place: CodeLine | None,
+    at: CodeLine | None,
+    *,
+    inferred: bool = False,
+    explanation: str | None = None,
+) -> GraphBreak:
     return GraphBreak(
-        reason=short_reason(text),
-        explanation=_explanation(text),
+        reason=NoReasonGiven() if why is None else why,
+        explanation=explanation,
         file=place.file if place else None,
         line=place.line if place else None,
         function=name_in_source(place.function) if place else None,
-        at=f"{at.file}:{at.line}" if at else short_reason(text),
+        at=f"{at.file}:{at.line}" if at else why if isinstance(why, str) else None,
         inferred=inferred,
     )
 
@@ -301,9 +312,7 @@ def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     if lines:
         reasons = [torch_compile.read_reason(reason) for reason in torch_compile.break_reasons() or ()]
         reported = [break_of_reason(reason) for reason in _of_code(reasons, code, lines)]
-        breaks = tuple(dict.fromkeys(reported)) or (
-            break_of_code("graph break whose reason torch no longer has", code),
-        )
+        breaks = tuple(dict.fromkeys(reported)) or (break_of_code(ReasonForgotten(), code),)
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
 
 

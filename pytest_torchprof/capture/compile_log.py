@@ -6,7 +6,7 @@ import gc
 import re
 import weakref
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.capture.compile_history import caller_of, compile_history, is_torchs_own, short_reason
+from pytest_torchprof.reasons.compiler_events import NoGuardFailed, NoReasonGiven
 from pytest_torchprof.trace.compile_evidence import Recompile
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from pytest_torchprof.capture.torch_compile import Attempt, CodeLine
+    from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent
     from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 
@@ -222,7 +224,7 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
             place = compilation.caller or compilation.place
             recompiled.append(
                 Recompile(
-                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(compilation.guard or _DROPPED)),
+                    reason=_why_again(compilation.guard),
                     function=name_in_source(place.function) if place else None,
                     file=place.file if place else None,
                     line=place.line if place else None,
@@ -232,7 +234,11 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
     return recompiled
 
 
-_DROPPED: Final = "no guard failed: what was compiled before is gone, as after torch._dynamo.reset()"
+def _why_again(guard: str | None) -> AnyCompilerEvent | str:
+    if not guard:
+        return NoGuardFailed()
+    said = short_reason(guard)
+    return NoReasonGiven() if said is None else re.sub(r"^\d+/\d+: ", "", said)
 
 
 def _again(compilation: Compilation, before: list[Compilation]) -> bool:

@@ -23,7 +23,15 @@ from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so
 from pytest_torchprof.capture.torch_entries import entries_noted
 from pytest_torchprof.capture.torch_packages import packages_marked
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.reasons.compiling import BegunUnseen, GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
+from pytest_torchprof.reasons.compiler_events import GeneratorRefused
+from pytest_torchprof.reasons.compiling import (
+    BegunUnseen,
+    GivenUpBefore,
+    LeftAlone,
+    NoRecordsInTorch,
+    RecordsCleared,
+    Unobserved,
+)
 from pytest_torchprof.reasons.decoding import to_stored
 from pytest_torchprof.reasons.uncompiled import SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CompileCaches
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
     from pytest_torchprof.reasons.reason import Reason
-    from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled
+    from pytest_torchprof.reasons.uncompiled import AnySetting, AnyWhyUncompiled
     from pytest_torchprof.trace.caches import CacheUses
     from pytest_torchprof.trace.compile_evidence import GraphBreak
 
@@ -79,9 +87,9 @@ class CompileWatch:
         self._seen_before = 0, 0
         self._in_step = False
         self._on_threads = False
-        self._settings: set[str] = set()
-        self._entered_under: set[str] = set()
-        self._eager_under: set[str] = set()
+        self._settings: set[AnySetting] = set()
+        self._entered_under: set[AnySetting] = set()
+        self._eager_under: set[AnySetting] = set()
 
     def __enter__(self) -> Self:
         if self._generates_cpp:
@@ -141,8 +149,8 @@ class CompileWatch:
             entries={identity: known.breaks for identity, known in entries.items()},
             of_torch=tuple(own),
             on_threads=self._on_threads,
-            entered_under=tuple(sorted(self._entered_under)),
-            eager_under=tuple(sorted(self._eager_under)),
+            entered_under=tuple(_in_order(self._entered_under)),
+            eager_under=tuple(_in_order(self._eager_under)),
             breaks=(*self._breaks, *self._history.new_breaks(keep=True)),
             given_up=tuple(self._given_up(before)),
             given_up_earlier=tuple(given_up.why for given_up in before.given_up if self._ran(given_up)),
@@ -179,7 +187,7 @@ class CompileWatch:
             self._before = _Before(frames={}, inductor={}, caches=NO_USES)
         self._restore.enter_context(entries_noted(self._note_entry))
 
-    def _note_entry(self, function: object, setting: str | None, *, eagerly: bool) -> None:
+    def _note_entry(self, function: object, setting: AnySetting | None, *, eagerly: bool) -> None:
         """Note that a compiled function is entered, the setting in force, and whether it runs uncompiled."""
         if (owner := torch_compile.owner_of(function)) is not None:
             self._log.note_entry(owner)
@@ -220,7 +228,7 @@ class CompileWatch:
         if left_eager > len(failed):
             # Dynamo refuses a generator before it begins to keep metrics of it.
             breaks += [
-                break_of_code("Attempt to trace generator", code)
+                break_of_code(GeneratorRefused(), code)
                 for code in self._newly_considered(before)
                 if code.co_flags & CO_GENERATOR and not torch_compile.dynamo_skips(code)
             ]
@@ -271,11 +279,12 @@ class CompileWatch:
             for code in self._newly_considered(before)
             if observers.is_library_code(torch_compile.CodeLine.of(code)) and torch_compile.dynamo_skips(code)
         ]
-        return [*map(SettingInForce, sorted(self._settings)), *left_alone[:3]]
+        return [*map(SettingInForce, _in_order(self._settings)), *left_alone[:3]]
 
     def _cudagraph_skips(self, before: _Before) -> CudaGraphSkips:
         count = torch_compile.counters("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)
-        reasons = [short_reason(attempt.cudagraph_skip) for attempt in self._attempts if attempt.cudagraph_skip]
+        skips = (attempt.cudagraph_skip for attempt in self._attempts if attempt.cudagraph_skip)
+        reasons = [reason for skip in skips if (reason := short_reason(skip)) is not None]
         return CudaGraphSkips(count=max(count, len(reasons)), reasons=tuple(dict.fromkeys(reasons)))
 
     def _time_us(self) -> dict[str, int]:
@@ -295,6 +304,10 @@ class CompileWatch:
         return {**phases, "total": sum(phases.values())}
 
 
+def _in_order(settings: Iterable[AnySetting]) -> list[AnySetting]:
+    return sorted(settings, key=str)
+
+
 def _nothing() -> None:
     """Stop nothing; no method, which would hold its object in a circle until the next collection of garbage."""
 
@@ -312,7 +325,7 @@ class EagerCode:
         self._ran: set[int] = set()
         self._entered: set[int] = set()
         self._stop: Callable[[], object] = _nothing
-        self.blind: str | None = "no call of the code was observed" if self._codes else None
+        self.blind: Unobserved | None = Unobserved.NO_CALL if self._codes else None
         if self._codes and hasattr(sys, "monitoring"):
             self._monitor(sys.monitoring)
 
@@ -335,7 +348,7 @@ class EagerCode:
             return
         before: Any = sys.getprofile()
         if before is not None and not callable(before):
-            self.blind = "a profiler of Python code is running (cProfile, or torch's for stacks if there is no warm-up)"
+            self.blind = Unobserved.PYTHON_PROFILER
             return
         note, seen = self._note, self._ids
 
@@ -373,7 +386,7 @@ class EagerCode:
     def _monitor(self, monitoring: Any) -> None:
         free = next((tool for tool in (4, 3, 5, 2, 1) if monitoring.get_tool(tool) is None), None)
         if free is None:
-            self.blind = "all of Python's monitoring tools are taken"
+            self.blind = Unobserved.TOOLS_TAKEN
             return
         monitoring.use_tool_id(free, "pytest-torchprof")
         self._keep_from_dynamo()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.composed import WithOthersInCupti
+from pytest_torchprof.reasons.composed import CuptiUser, WithOthersInCupti
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 # By a module that is loaded once the user may have begun; importing torch loads none of them.
 _USERS = {
-    "triton.profiler": "Proton (triton.profiler)",
-    "jaxlib": "JAX (jax.profiler)",
-    "tensorflow": "TensorFlow (tf.profiler)",
-    "torch.profiler._cuspy.core": "torch's own monitor of CUPTI (CuspyConfig)",
-    "torch.profiler._cupti_monitor": "torch's own monitor of CUPTI",
-    "cupti": "cupti-python",
+    "triton.profiler": CuptiUser.PROTON,
+    "jaxlib": CuptiUser.JAX,
+    "tensorflow": CuptiUser.TENSORFLOW,
+    "torch.profiler._cuspy.core": CuptiUser.CUSPY,
+    "torch.profiler._cupti_monitor": CuptiUser.CUPTI_MONITOR,
+    "cupti": CuptiUser.CUPTI_PYTHON,
 }
 _DAEMON = "KINETO_USE_DAEMON"
 _WITHOUT_THE_GPU = frozenset(
@@ -32,16 +32,16 @@ _WITHOUT_THE_GPU = frozenset(
 )
 
 
-def loaded() -> list[str]:
-    """Return the names of the users of CUPTI that this process has imported."""
-    return list(dict.fromkeys(name for module, name in _USERS.items() if module in sys.modules))
+def loaded() -> list[CuptiUser]:
+    """Return the users of CUPTI that this process has imported."""
+    return [user for module, user in _USERS.items() if module in sys.modules]
 
 
-def in_this_process() -> list[str]:
-    """Return the names of the users of CUPTI in this process, with those that may come from outside."""
+def in_this_process() -> list[CuptiUser]:
+    """Return the users of CUPTI in this process, with those that may come from outside."""
     users = loaded()
     if os.environ.get(_DAEMON, "0") not in ("", "0"):
-        users.append(f"a daemon such as dynolog, which starts profilers of torch's here ({_DAEMON})")
+        users.append(CuptiUser.DAEMON)
     return users
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.errors import NotMeasured
-from pytest_torchprof.reasons.gpu_trouble import GpuInUse, LockUnopened
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.reasons.gpu_trouble import GpuInUse, LockHolder, LockUnopened, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +50,7 @@ def holding(uuid: str, announce: Callable[[str], None], *, wait_s: float = WAIT_
     lock = _lock(lock_file(uuid))
     try:
         if not lock.acquire(0):
-            announce(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {lock.holders()}")
+            announce(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {in_words(lock.holders())}")
             if not lock.acquire(wait_s):
                 raise NotMeasured(GpuInUse(wait_s, str(lock.path), lock.holders()))
     except OSError as error:
@@ -132,20 +131,20 @@ class _Lock:
     def _note_file(self, account: int) -> Path:
         return self.path.with_suffix(f".{account}")
 
-    def holders(self) -> str:
-        """Return a text with the processes that hold it: number, program and activity, as far as they are known."""
-        return " and ".join(map(self._holder_text, _holders(self.path))) or "another process or thread measures on it"
+    def holders(self) -> tuple[LockHolder, ...]:
+        """Return the processes that hold it, as far as they are known."""
+        return tuple(map(self._holder, _holders(self.path)))
 
-    def _holder_text(self, process: int) -> str:
-        program, doing = "", ""
+    def _holder(self, process: int) -> LockHolder:
+        program, doing = None, None
         with suppress(OSError):
-            program = f" ({Path(f'/proc/{process}/comm').read_text(encoding='utf-8', errors='replace').strip()})"
+            program = Path(f"/proc/{process}/comm").read_text(encoding="utf-8", errors="replace").strip()
         with suppress(OSError):
             noted = self._note_file(Path(f"/proc/{process}").stat().st_uid)
             with os.fdopen(_regular(noted), encoding="utf-8", errors="replace") as file:
                 number, _, work = file.read(_LONGEST).partition(" ")
-            doing = f" measures {work}" if number == str(process) and work else ""
-        return printable_line(f"process {process}{program}{doing or ' measures on it'}", _LONGEST)
+            doing = work if number == str(process) and work else None
+        return LockHolder(process, program, doing)
 
 
 def _holders(path: Path) -> list[int]:

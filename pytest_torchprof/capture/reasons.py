@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.reasons.capturing import CaptureFailed, Forked
+from pytest_torchprof.reasons.fresh_processes import EndedSilently, NotDoneInTime, NotStarted
 from pytest_torchprof.reasons.gpu_trouble import (
     CuptiRefusal,
     DeviceTrouble,
@@ -37,13 +38,13 @@ from pytest_torchprof.reasons.no_gpu import (
     NoErrorReported,
     NoGpuOfThese,
 )
-from pytest_torchprof.reasons.signals import signal_name
 from pytest_torchprof.system.processes import run
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_torchprof.reasons.fresh_processes import AnyFreshFailure
     from pytest_torchprof.reasons.no_gpu import WhyNoGpu
     from pytest_torchprof.reasons.reason import Reason
 
@@ -182,8 +183,8 @@ class FreshProcess(Struct, frozen=True, kw_only=True):
     """The refusals of CUPTI, each error once, in the order in which they came."""
     versions: str | None = None
     """The versions in kineto's form: "CUPTI: 130001; Runtime: 13000; Driver: 13000"."""
-    failure: str | None = None
-    """Why it did not come to an end."""
+    failure: AnyFreshFailure | str | None = None
+    """Why it did not come to an end; a text where Python says it."""
 
     @property
     def silent(self) -> bool:
@@ -193,7 +194,7 @@ class FreshProcess(Struct, frozen=True, kw_only=True):
     @property
     def device_failed(self) -> bool:
         """Whether the GPU failed, and not its profiler."""
-        return self.failure is not None and _OF_THE_DEVICE.search(self.failure) is not None
+        return isinstance(self.failure, str) and _OF_THE_DEVICE.search(self.failure) is not None
 
 
 def without_filters(environ: Mapping[str, str]) -> dict[str, str]:
@@ -213,9 +214,9 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S, bare: bool = False)
     try:
         done = run(command, env=environment, limit_s=limit_s)
     except OSError as error:
-        return FreshProcess(launched=_LAUNCHED, failure=f"it could not be started: {error.strerror or error}")
+        return FreshProcess(launched=_LAUNCHED, failure=NotStarted(str(error.strerror or error)))
     if done.status is None:
-        return FreshProcess(launched=_LAUNCHED, failure=f"it did not end within {limit_s:.0f} s")
+        return FreshProcess(launched=_LAUNCHED, failure=NotDoneInTime(limit_s))
     counted = re.search(r"^kernels (\d+)\s*$", done.output, re.MULTILINE)
     versions = _VERSIONS.search(done.errors)
     return FreshProcess(
@@ -223,7 +224,7 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S, bare: bool = False)
         kernels=int(counted[1]) if counted else None,
         refusals=_refusals(done.errors),
         versions=versions[1].strip() if versions else None,
-        failure=None if counted else _last_line(done.errors) or f"it {how_it_ended(done.status)}",
+        failure=None if counted else _last_line(done.errors) or EndedSilently(done.status),
     )
 
 
@@ -232,13 +233,6 @@ def _refusals(log: str) -> tuple[CuptiRefusal, ...]:
     for call, given, error, _ in _REFUSAL.findall(log):
         by_error.setdefault(error, CuptiRefusal(call=f"{call}({given.strip()})", error=error))
     return tuple(by_error.values())
-
-
-def how_it_ended(status: int) -> str:
-    """Return how a process with this exit status ended, as a clause without its subject: "was ended by SIGKILL"."""
-    if status >= 0:
-        return f"ended with exit status {status}"
-    return f"was ended by {signal_name(-status)}"
 
 
 def _last_line(log: str) -> str | None:

@@ -9,19 +9,23 @@ import sys
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_torchprof.reasons.uncompiled import CompilingDisabled, MarkedSkip, OnlyRun, StanceSet, UnderMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_torchprof.reasons.uncompiled import AnySetting
 
-def why_nothing_compiles() -> str | None:
-    """Return a text on the setting that keeps torch.compile from compiling right now; None if there is none."""
+
+def why_nothing_compiles() -> AnySetting | None:
+    """Return the setting that keeps torch.compile from compiling right now; None if there is none."""
     stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
     if stance != "default":
-        return f'torch.compiler.set_stance("{stance}") was in force'
+        return StanceSet(str(stance))
     if _is_disabled():
-        return "torch.compile is disabled (TORCH_COMPILE_DISABLE=1 or torch._dynamo.config.disable)"
+        return CompilingDisabled()
     return None
 
 
@@ -47,13 +51,10 @@ def _is_disabled() -> bool:
     return bool(getattr(import_module("torch._dynamo.config"), "disable", False))
 
 
-_ONLY_RUN: Final = "torch._dynamo.run was in force"
-
-
 class NoteEntry(Protocol):
     """The function that is called when a compiled function is entered."""
 
-    def __call__(self, function: object, setting: str | None, *, eagerly: bool) -> None:
+    def __call__(self, function: object, setting: AnySetting | None, *, eagerly: bool) -> None:
         """Take the function, the setting in force, and whether the function runs uncompiled because of it."""
 
 
@@ -72,11 +73,11 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
             # The function is a variable of the wrapper that asks.
             function = sys._getframe(1).f_locals.get("fn")
             marked, mode = _mark_of(function), _mode_without_compiling()
-            under = f"{mode} was in force, a mode under which torch compiles nothing" if mode else None
+            under = UnderMode(mode) if mode else None
             stays = marked is not None or (mode is not None and _modes_leave_for_good())
             note(
                 function,
-                why_nothing_compiles() or under or (_ONLY_RUN if callback is False else marked),
+                why_nothing_compiles() or under or (OnlyRun() if callback is False else marked),
                 eagerly=chosen is None or _is_disabled() or stays,
             )
         return chosen
@@ -88,8 +89,8 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
         vars(module)["_callback_from_stance"] = ask
 
 
-def _mark_of(function: object) -> str | None:
-    """Return a text if a function that is entered is marked to stay uncompiled, though its callees may be compiled.
+def _mark_of(function: object) -> AnySetting | None:
+    """Return the mark of a function that is entered to stay uncompiled, though its callees may be compiled.
 
     torch.compile looks through ``torch.compiler.disable``, but not through Dynamo's own ``skip``.
     """
@@ -98,8 +99,9 @@ def _mark_of(function: object) -> str | None:
         # functools.wraps copies the mark of the function that it wraps.
         return None
     code = getattr(function, "__code__", None)
-    where = f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})" if code else repr(function)
-    return f"{where} is marked with skip of torch._dynamo"
+    if not code:
+        return MarkedSkip(repr(function), None, None)
+    return MarkedSkip(code.co_name, code.co_filename, code.co_firstlineno)
 
 
 def _has_mark(function: object) -> bool:

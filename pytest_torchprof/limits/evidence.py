@@ -15,6 +15,7 @@ from pytest_torchprof.kernels.own_kernels import declaration_lines
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - msgspec reads the annotations
@@ -143,8 +144,8 @@ class AllowedNothing(Evidence, frozen=True):
 class GraphBreakLine(Evidence, frozen=True):
     """Where compiled code ends, and why."""
 
-    why: str
-    """In Dynamo's words."""
+    why: AnyCompilerEvent | str
+    """In Dynamo's words, where it has any; in reports of earlier versions always a text."""
     file: str | None
     """None where only the trace shows the graph break."""
     line: int | None
@@ -162,7 +163,7 @@ class GraphBreakLine(Evidence, frozen=True):
     @property
     def sentence(self) -> str:
         if self.file_line is None:
-            return self.why
+            return str(self.why)
         what = "the whole frame runs uncompiled" if self.graphs is None else f"{self.graphs} graphs instead of 1"
         explained = f"\n    {self.explanation}" if self.explanation else ""
         return f"{self.file_line} in {self.function}: {self.why} ({what}){explained}"
@@ -171,8 +172,8 @@ class GraphBreakLine(Evidence, frozen=True):
 class RecompileLine(Evidence, frozen=True):
     """Where something was compiled again, and why."""
 
-    why: str
-    """The guard that failed, in Dynamo's words."""
+    why: AnyCompilerEvent | str
+    """The guard that failed, in Dynamo's words; in reports of earlier versions always a text."""
     file: str | None
     line: int | None
     function: str | None
@@ -207,8 +208,8 @@ class SkippedGraph(Evidence, frozen=True):
 
     SENTENCE = "no graph: {why}"
 
-    why: str
-    """In Inductor's words."""
+    why: AnyCompilerEvent | str
+    """In Inductor's words, where it has any; in reports of earlier versions always a text."""
 
 
 class CompilePart(Evidence, frozen=True):

@@ -10,6 +10,7 @@ from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, Recomp
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.own_code import is_installed
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
+from pytest_torchprof.reasons.compiler_events import DataDependentJump
 from pytest_torchprof.text import path_from_here, printable
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.limit import Verdict
+    from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent
 
 _FEWER_OF: Final = (
     "drop or fuse {what} (torch.compile, foreach and fused variants launch fewer kernels), or raise {limit} if the new "
@@ -40,10 +42,9 @@ _READ_NONE: Final = (
 _NOT_ASKED: Final = "leave out the synchronization that the code asks for, or do it once after the steps"
 _NOT_FREED: Final = "let torch keep its memory (no torch.cuda.empty_cache() within the steps)"
 _MEANT_WAITS: Final = "waits that are meant go into allow_syncs"
+_OF_DATA: Final = "Data-dependent branching"
 _BREAKS: Final[Mapping[str, str]] = {
-    "Data-dependent branching": (
-        "write the branch as torch.where or torch.cond, or move it out of the compiled function"
-    ),
+    _OF_DATA: ("write the branch as torch.where or torch.cond, or move it out of the compiled function"),
     "Unsupported Tensor.item() call": (
         "read no value from a tensor there, or set torch._dynamo.config.capture_scalar_outputs = True"
     ),
@@ -260,7 +261,7 @@ def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
     broke = next((finding for finding in causes if isinstance(finding, GraphBroke)), None)
     if broke is None or broke.source is None:
         return ""
-    kind = f" ({how})" if (how := _kind_of_break(broke.first)) else ""
+    kind = f" ({how})" if (how := _kind_of_break(broke.breaks[0].reason)) else ""
     which = "the graph break" if broke.count == 1 else f"{broke.count} graph breaks, first the one"
     at = printable(broke.source)
     return f"take out {which} at {at}{kind}, so that torch.compile sees them in one graph; {_NEED_NOT_FUSE}"
@@ -273,9 +274,11 @@ def _own(verdict: Verdict) -> str:
     return _OWN.get(verdict.limit, "") if any(file is not None and is_installed(file) for file in files) else ""
 
 
-def _kind_of_break(why: str) -> str:
+def _kind_of_break(why: AnyCompilerEvent | str) -> str:
     """Return what to do about a graph break of a known kind, by what Dynamo says of it; empty for others."""
-    return next((how for beginning, how in _BREAKS.items() if why.startswith(beginning)), "")
+    if isinstance(why, DataDependentJump):
+        return _BREAKS[_OF_DATA]
+    return next((how for beginning, how in _BREAKS.items() if str(why).startswith(beginning)), "")
 
 
 def _called_by(verdict: Verdict) -> str:

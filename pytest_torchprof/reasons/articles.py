@@ -19,6 +19,8 @@ from pytest_torchprof.reasons.command_line import Needed, OptionTakes, SaysDevic
 from pytest_torchprof.reasons.command_line_fleet import Quantity, RunPart
 from pytest_torchprof.reasons.commits_measured import Kinship
 from pytest_torchprof.reasons.comparing import SideName
+from pytest_torchprof.reasons.compiling import Unobserved
+from pytest_torchprof.reasons.composed import CuptiUser
 from pytest_torchprof.reasons.contradictions import CommitFault, MeasurementFault, PartOfRecord, TimesFault
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
@@ -106,6 +108,11 @@ _VALUES: Final[Mapping[str, Any]] = {
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": "<records>",
     "tuple[CuptiRefusal, ...]": (),
+    "AnyFreshFailure | str | None": None,
+    "AnySetting | str": "<setting>",
+    "Unobserved": Unobserved.NO_CALL,
+    "tuple[CuptiUser, ...]": (CuptiUser.PROTON,),
+    "tuple[LockHolder, ...] | str": "<holders>",
     "AnyCommitGap | str": "<why>",
     "AnyCommitGap | str | None": "<why>",
     "StepTitle": StepTitle(step=3000, steps=3000),

@@ -99,12 +99,13 @@ def from_plain(plain: Mapping[str, Any] | str) -> Reason:
         reason: Reason = convert(plain, AnyReason)
         str(reason), reason.code
     except (IndexError, ValidationError):
-        return _of_another_version(plain)
+        return of_another_version(plain)
     return reason
 
 
-def _of_another_version(plain: Mapping[str, Any]) -> Verbatim:
-    tag, facts = plain.get("reason", ""), {name: fact for name, fact in plain.items() if name != "reason"}
+def of_another_version(plain: Mapping[str, Any], tagged: str = "reason") -> Verbatim:
+    """Return name and facts of a kind that this version does not know; ``tagged`` is the entry with its name."""
+    tag, facts = plain.get(tagged, ""), {name: fact for name, fact in plain.items() if name != tagged}
     shown = "; ".join(f"{name.replace('_', ' ')}: {_value(fact)}" for name, fact in facts.items() if fact is not None)
     known = next((kind.CODE for kind in KINDS if kind.__struct_config__.tag == tag and hasattr(kind, "CODE")), None)
     named = " ".join(filter(None, [_value(tag), f"({shown})" if shown else ""]))

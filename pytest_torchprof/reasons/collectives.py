@@ -14,6 +14,7 @@ class Gap(Phrase):
 
     ONE_RANK = "one-rank", "a group of one rank sends nothing"
     NOTHING_TO_SEND = "nothing-to-send", "it has nothing to send"
+    BARRIER = "barrier", "a barrier sends no message"
     NO_KERNEL = "no-kernel", "none of its kernels is in the recording"
     NO_RANGE = "no-range", "its backend left no range in the recording"
     NO_OPERATOR = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.statement import Phrase
+from pytest_torchprof.reasons.statement import OncePhrase, Phrase
+from pytest_torchprof.reasons.uncompiled import AnySetting  # noqa: TC001 - msgspec reads the annotations
 
 
 class NoOperators(Reason, frozen=True):
@@ -63,8 +64,8 @@ class RanUncompiled(Reason, frozen=True):
     CODE = Code.RAN_UNCOMPILED
     SENTENCE = "compiled functions were called, and ran uncompiled: {under}"
 
-    under: str
-    """The setting that made them run uncompiled."""
+    under: AnySetting | str
+    """The setting that made them run uncompiled; in recordings of earlier versions a text."""
 
 
 class NoFittingCode(Reason, frozen=True):
@@ -74,7 +75,8 @@ class NoFittingCode(Reason, frozen=True):
     SENTENCE = "{calls:call} found no compiled code that fits, and ran uncompiled: {under}"
 
     calls: int
-    under: str
+    under: AnySetting | str
+    """In recordings of earlier versions a text."""
 
 
 class RecordsCleared(Reason, frozen=True):
@@ -122,6 +124,17 @@ class NoRecordsInTorch(Reason, frozen=True):
         return f"this version of torch has no {missing}: not available"
 
 
+class Unobserved(OncePhrase):
+    """Why it could not be observed which code runs."""
+
+    NO_CALL = "no-call", "no call of the code was observed"
+    PYTHON_PROFILER = (
+        "python-profiler",
+        "a profiler of Python code is running (cProfile, or torch's for stacks if there is no warm-up)",
+    )
+    TOOLS_TAKEN = "tools-taken", "all of Python's monitoring tools are taken"
+
+
 class GivenUpBefore(Reason, frozen=True):
     """Whether a frame runs that torch.compile gave up earlier is not known."""
 
@@ -135,7 +148,7 @@ class GivenUpBefore(Reason, frozen=True):
 
     frames: int
     first: str
-    because: str
+    because: Unobserved
 
 
 class LeftAlone(Reason, frozen=True):

@@ -8,6 +8,7 @@ from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.comparing import SideName  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.statement import OncePhrase
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import counted, enumerated
 
@@ -111,15 +112,28 @@ class InStep(_KnownAsTheFirst, Reason, frozen=True):
         )
 
 
+class CuptiUser(OncePhrase):
+    """What may have CUPTI besides torch.profiler."""
+
+    PROTON = "proton", "Proton (triton.profiler)"
+    JAX = "jax", "JAX (jax.profiler)"
+    TENSORFLOW = "tensorflow", "TensorFlow (tf.profiler)"
+    CUSPY = "cuspy", "torch's own monitor of CUPTI (CuspyConfig)"
+    CUPTI_MONITOR = "cupti-monitor", "torch's own monitor of CUPTI"
+    CUPTI_PYTHON = "cupti-python", "cupti-python"
+    DAEMON = "daemon", "a daemon such as dynolog, which starts profilers of torch's here (KINETO_USE_DAEMON)"
+
+
 class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
     """The GPU's side is missing, and others in the process may have CUPTI, which serves one profiler at a time."""
 
     why: decoding.AnyReason
-    users: tuple[str, ...]
+    users: tuple[CuptiUser, ...]
 
     @property
     def text(self) -> str:
-        serves = f"CUPTI serves one profiler at a time, and may serve {enumerated(self.users)} in this process"
+        users = enumerated([str(user) for user in self.users])
+        serves = f"CUPTI serves one profiler at a time, and may serve {users} in this process"
         return f"{self.why.text}. {serves}"
 
 

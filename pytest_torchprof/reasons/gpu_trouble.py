@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.fresh_processes import AnyFreshFailure  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,8 +126,8 @@ class NoKernelsRecorded(Reason, frozen=True):
     """How many kernels a fresh process recorded; None if it did not get that far."""
     refusals: tuple[CuptiRefusal, ...] = ()
     """What CUPTI refused there."""
-    error: str | None = None
-    """Why the fresh process did not come to an end."""
+    error: AnyFreshFailure | str | None = None
+    """Why the fresh process did not come to an end; a text where Python says it, and in earlier versions always."""
     tools: tuple[str, ...] = ()
     """The variables of profiling tools that are set."""
 
@@ -166,11 +168,34 @@ class GpuFailedAtStop(Reason, frozen=True):
     error: str
 
 
+_LONGEST: Final = 200
+"""Characters of what is told of a process: another account may have noted anything."""
+
+
+class LockHolder(Struct, frozen=True):
+    """A process that holds the lock of a GPU."""
+
+    process: int
+    program: str | None
+    """None where it is not known, as of a process of another container."""
+    work: str | None
+    """What it measures, such as a test, as it has noted itself; None where it has noted nothing."""
+
+    def __str__(self) -> str:
+        """Return the number of the process, with the name of its program and what it measures."""
+        program = "" if self.program is None else f" ({self.program})"
+        return printable_line(f"process {self.process}{program} measures {self.work or 'on it'}", _LONGEST)
+
+
+def in_words(holders: tuple[LockHolder, ...]) -> str:
+    """Return who holds a lock; that is not known of another thread, and where the system does not tell."""
+    return " and ".join(map(str, holders)) or "another process or thread measures on it"
+
+
 class GpuInUse(Reason, frozen=True):
     """Another process has measured on the GPU for too long."""
 
     CODE = Code.GPU_IN_USE
-    SENTENCE = "another process has measured on this GPU for {waited_s:.0f} s and holds {lock} ({holders})"
     REMEDY = "end it, then try again"
     MEANING = (
         "the process that is named, of whichever account, holds the GPU's lock; the line *waits for the GPU* on "
@@ -179,7 +204,19 @@ class GpuInUse(Reason, frozen=True):
 
     waited_s: float
     lock: str
-    holders: str
+    holders: tuple[LockHolder, ...] | str
+    """Empty where they are not known; in reports of earlier versions a text."""
+
+    @property
+    def held_by(self) -> str:
+        """Who holds it, in words."""
+        return self.holders if isinstance(self.holders, str) else in_words(self.holders)
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"another process has measured on this GPU for {self.waited_s:.0f} s and holds {self.lock} ({self.held_by})"
+        )
 
 
 class LockUnopened(Reason, frozen=True):

@@ -32,6 +32,14 @@ class Phrase(Enum):
         return self.text
 
 
+class OncePhrase(Phrase):
+    """A phrase that earlier versions wrote in its words: these are read as its code is, and so have to stay."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        return next((member for member in cls if member.text == value), None)
+
+
 def _tag(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotatio
 
 from msgspec import Struct
 
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, NoReasonGiven
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - as above
+from pytest_torchprof.reasons.uncompiled import AnySetting, AnyWhyUncompiled  # noqa: TC001 - as above
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.reprs import ShownFields, at_line, bracketed
 from pytest_torchprof.trace.caches import CompileCaches, Count  # noqa: TC001 - msgspec reads the annotations
@@ -16,8 +17,8 @@ from pytest_torchprof.trace.caches import CompileCaches, Count  # noqa: TC001 - 
 class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place where compiled code ends; file, line and function are None if only the trace shows it."""
 
-    reason: str = "no reason given"
-    """The first line of Dynamo's reason."""
+    reason: AnyCompilerEvent | str = NoReasonGiven()
+    """The first line of Dynamo's reason; what is known where there is none, with its kind as ``cause``."""
     file: str | None = None
     line: int | None = None
     function: str | None = None
@@ -33,19 +34,20 @@ class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the whole frame is left uncompiled."""
 
     def __repr__(self) -> str:
-        return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}", self.reason)
+        return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}", str(self.reason))
 
 
 class Recompile(Struct, frozen=True, kw_only=True):
     """A frame that was compiled again because a guard failed; places are None if only the trace shows it."""
 
-    reason: str = "no reason given"
+    reason: AnyCompilerEvent | str = NoReasonGiven()
+    """The guard that failed, in Dynamo's words, or what is known instead, as of a graph break."""
     function: str | None = None
     file: str | None = None
     line: int | None = None
 
     def __repr__(self) -> str:
-        return bracketed(self, at_line(self.file, self.line), self.function and f"of {self.function}", self.reason)
+        return bracketed(self, at_line(self.file, self.line), self.function and f"of {self.function}", str(self.reason))
 
 
 class SourceLine(Struct, frozen=True, kw_only=True):
@@ -133,10 +135,11 @@ class CompileEvidence(ShownFields, frozen=True, kw_only=True):
     """The ids of code that torch compiled for itself, such as the wrapper of ``cond``."""
     on_threads: bool = False
     """Whether a compiled function was entered in the steps on a thread that the profiler does not record."""
-    entered_under: tuple[str, ...] = ()
-    """The settings under which compiled functions were entered in the steps, and may have run uncompiled."""
-    eager_under: tuple[str, ...] = ()
-    """The settings under which they ran uncompiled, in the steps or before."""
+    entered_under: tuple[AnySetting | str, ...] = ()
+    """The settings under which compiled functions were entered in the steps, and may have run uncompiled; each with its
+    kind as ``setting``, of earlier versions texts."""
+    eager_under: tuple[AnySetting | str, ...] = ()
+    """Those under which they ran uncompiled, in the steps or before."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that were reported while the measured code was compiled."""
     given_up: tuple[GraphBreak, ...] = ()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent
 from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.uncompiled import AnySetting, AnyWhyUncompiled
 from pytest_torchprof.reasons.unreadable import Expected, KeyOfOthers, NewerSchema, WhyUnreadable, WrongEntry
 from pytest_torchprof.text.reprs import ShownFields
 from pytest_torchprof.trace.caches import Count  # noqa: TC001 - msgspec reads the annotations
@@ -181,6 +183,8 @@ _ONLY_IF_KNOWN = (
     "timing",
 )
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
+_TAGGED: Final = {"cause": AnyWhyUncompiled | AnyCompilerEvent, "setting": AnySetting}
+"""What kinds of facts there are inside the evidence of compilation, by the entry that names the kind."""
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), Expected.TEXTS),
     **dict.fromkeys(("devices_used", "graph_replays", "numbers"), Expected.COUNTS),
@@ -201,7 +205,8 @@ def parse(value: Any) -> Metadata:
     """Return the key's value; MalformedError if another project wrote it, or a newer version of this one.
 
     An entry of the wrong type is refused as well. Wrong values further inside count as not recorded: a setting of the
-    environment by itself, evidence of compilation and times as a whole, since a list that is missing means "none".
+    environment by itself, evidence of compilation and times as a whole, since a list that is missing means "none". A
+    kind of fact about compilation that only a later version knows is told by its name.
     """
     _check_schema(value)
     upgraded = _upgraded(value)
@@ -258,6 +263,8 @@ def _upgraded(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _what_fits(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the objects inside the value, without their parts of a wrong type."""
+    if isinstance(compiled := value.get("compile"), Mapping):
+        value = {**value, "compile": _with_known_kinds(compiled)}
     fitting: dict[str, Any] = {
         name: part if _fits(part, kind) else None
         for name, kind in _WHOLES.items()
@@ -270,6 +277,22 @@ def _what_fits(value: Mapping[str, Any]) -> dict[str, Any]:
             if field.name in settings and _fits(settings[field.name], field.type)
         }
     return fitting
+
+
+def _with_known_kinds(value: Any) -> Any:
+    """Return evidence of compilation with a text for each fact whose kind is not known."""
+    if isinstance(value, list):
+        return [_with_known_kinds(entry) for entry in value]
+    if not isinstance(value, Mapping):
+        return value
+    # Reasons are decoded where they are asked for.
+    known = {name: entry if name == "unknown" else _with_known_kinds(entry) for name, entry in value.items()}
+    tag = next((name for name in _TAGGED if isinstance(known.get(name), str)), None)
+    if tag is None or _fits(known, _TAGGED[tag]):
+        return known
+    from pytest_torchprof.reasons.catalogue import of_another_version  # noqa: PLC0415 - only of other versions
+
+    return of_another_version(known, tag).said
 
 
 def _fits(value: Any, kind: Any) -> bool:

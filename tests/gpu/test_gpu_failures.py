@@ -19,6 +19,7 @@ from torch.profiler import _utils
 
 import pytest_torchprof
 from pytest_torchprof import capture
+from pytest_torchprof.reasons.composed import CuptiUser
 from pytest_torchprof.reasons.gpu_trouble import DeviceTrouble, DeviceUnusable, FabricNotReady, NoKernelsRecorded
 
 pytestmark = [
@@ -194,30 +195,30 @@ def test_in_a_test_it_comes_after_our_own_first_session_and_does_no_harm(run):
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    ("module", "user"),
     [
-        ("jaxlib", "JAX (jax.profiler)"),
-        ("triton.profiler", "Proton (triton.profiler)"),
-        ("torch.profiler._cuspy.core", "monitor of CUPTI (CuspyConfig)"),
-        ("torch.profiler._cupti_monitor", "monitor of CUPTI"),
-        ("tensorflow", "TensorFlow (tf.profiler)"),
-        ("cupti", "cupti-python"),
+        ("jaxlib", CuptiUser.JAX),
+        ("triton.profiler", CuptiUser.PROTON),
+        ("torch.profiler._cuspy.core", CuptiUser.CUSPY),
+        ("torch.profiler._cupti_monitor", CuptiUser.CUPTI_MONITOR),
+        ("tensorflow", CuptiUser.TENSORFLOW),
+        ("cupti", CuptiUser.CUPTI_PYTHON),
     ],
 )
-def test_who_else_may_hold_cupti_in_this_process_is_named(run, module, name):
+def test_who_else_may_hold_cupti_in_this_process_is_named(run, module, user):
     """A module of that name stands for what is not installed everywhere."""
     imported = f"import sys, types\nsys.modules[{module!r}] = types.ModuleType({module!r})\n"
     result = run(ORDINARY, conftest=imported, FAKEGPU_CUPTI_ERROR="39", KINETO_USE_DAEMON="1")
     result.assert_outcomes(failed=1, passed=2)
     text = " ".join(result.stdout.str().split())
-    assert f" {name} or a daemon such as dynolog" in text
+    assert f" {user} or {CuptiUser.DAEMON} " in text
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 def test_protons_own_import_is_enough(run):
     result = run(ORDINARY, conftest="import triton.profiler", FAKEGPU_CUPTI_ERROR="39")
     result.assert_outcomes(failed=1, passed=2)
-    assert "and may serve Proton (triton.profiler)" in " ".join(result.stdout.str().split())
+    assert f" {CuptiUser.PROTON} " in " ".join(result.stdout.str().split())
 
 
 def test_who_is_there_and_does_no_harm_is_not_named(run):

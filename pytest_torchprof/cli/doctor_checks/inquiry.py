@@ -19,7 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
-from pytest_torchprof.capture.reasons import how_it_ended, without_filters
+from pytest_torchprof.capture.reasons import without_filters
+from pytest_torchprof.reasons.fresh_processes import how_it_ended
 from pytest_torchprof.system.processes import running
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.text import first_line, last_line, printable_line

@@ -55,7 +55,7 @@ def of_lock(machine: Machine) -> Iterator[Answer]:
     except NotMeasured as problem:
         machine.give_up_profiling("the GPU's lock is not to be had")
         if waits:
-            holders = f"{problem.reason.holders}, " if isinstance(problem.reason, GpuInUse) else ""
+            holders = f"{problem.reason.held_by}, " if isinstance(problem.reason, GpuInUse) else ""
             text = f"held: {holders}{shown}"
             yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
         else:
@@ -181,7 +181,7 @@ def _of_fresh_process(fresh: FreshProcess) -> Answer:
     advice = [refusal.advice for refusal in fresh.refusals if refusal.advice]
     refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
     if fresh.failure:
-        text = f"a fresh process fails under the profiler: {public_line(fresh.failure)}{refused}"
+        text = f"a fresh process fails under the profiler: {public_line(str(fresh.failure))}{refused}"
         return Answer("probe", WRONG, text, "; ".join(advice) or (SEE_THE_GPU if fresh.device_failed else _OTHERWISE))
     versions = f" ({fresh.versions})" if fresh.versions else ""
     seen = f"a fresh process sees {fresh.kernels} of its {fresh.launched} kernels{versions}"

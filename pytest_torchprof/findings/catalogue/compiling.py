@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pytest_torchprof.findings.finding import Finding
-from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (as above)
 from pytest_torchprof.text.reprs import ShownFields
 
 
 class Break(ShownFields, frozen=True, kw_only=True):
     """A graph break: why, where in the user's code, and how often."""
 
-    reason: str
+    reason: AnyCompilerEvent | str
     file: str | None = None
     line: int | None = None
     function: str | None = None
@@ -48,13 +49,13 @@ class GraphBroke(_ListedByLine, Finding, frozen=True, kw_only=True, tag="graph-b
     @property
     def first(self) -> str:
         """The first one's reason."""
-        return self.breaks[0].reason
+        return str(self.breaks[0].reason)
 
 
 class Again(ShownFields, frozen=True, kw_only=True):
     """A recompile: why, and of which function."""
 
-    reason: str | None = None
+    reason: AnyCompilerEvent | str | None = None
     function: str | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_torchprof.findings.finding import Finding, InRange, OfKernels
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.text import all_of
 from pytest_torchprof.text.units import show_us
 
@@ -15,7 +16,7 @@ class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipp
     REMEDY = "remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode"
     ACTION = "remove what kept torch from using a CUDA graph"
 
-    reasons: tuple[str, ...]
+    reasons: tuple[AnyCompilerEvent | str, ...]
 
     @property
     def count(self) -> int:
@@ -25,7 +26,7 @@ class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipp
     @property
     def first(self) -> str:
         """Inductor's first reason."""
-        return self.reasons[0].rstrip(": ")
+        return str(self.reasons[0]).rstrip(": ")
 
 
 class CopiesIntoGraphs(OfKernels, frozen=True, kw_only=True, tag="cudagraph-input-copy"):
