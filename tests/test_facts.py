@@ -25,6 +25,7 @@ from pytest_torchprof.reasons import (
     disturbances,
     no_gpu,
     nvml_silence,
+    skips,
     uncompiled,
     unreadable,
 )
@@ -613,6 +614,7 @@ def kinds_of_facts():
         *unreadable.KINDS,
         *disturbances.KINDS,
         *nvml_silence.KINDS,
+        *skips.KINDS,
         *search_facts.ANSWERS,
         *search_facts.KINDS,
         *below(Finding),

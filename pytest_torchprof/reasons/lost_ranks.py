@@ -6,6 +6,15 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.goal import Goal  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.signals import signal_name
+from pytest_torchprof.reasons.statement import Phrase
+
+
+class CacheProcess(Phrase):
+    """What a process is for that measures a test of ``compile_cache``."""
+
+    FILLS = "fills", "the process that fills the caches"
+    COLD = "cold", "the process with cold caches"
+    WARM = "warm", "the process with warm caches"
 
 
 class RankDied(Reason, frozen=True):

@@ -86,7 +86,7 @@ def _as_one(problems: Iterable[TorchprofError]) -> TorchprofError | None:
         partial(_in_columns, in_order),
     )
     unmeasured = [problem.reason for problem in in_order if isinstance(problem, NotMeasured)]
-    error = error_of_texts(texts, unmeasured, also_missed=outcome_of(first) is Outcome.FAILED)
+    error = error_of_texts(texts, unmeasured, also_missed=outcome_of(first) is Outcome.FAILED, facts=in_order)
     return error.with_traceback(first.__traceback__)
 
 

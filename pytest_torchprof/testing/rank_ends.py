@@ -9,8 +9,8 @@ from pytest_torchprof.capture.rank_messages import WORST_FIRST, PhaseEnd, expect
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.error_texts import unmeasured_text
-from pytest_torchprof.reasons.errors import NotMeasured, describe
-from pytest_torchprof.reasons.other_ranks import explained
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, describe
+from pytest_torchprof.reasons.other_ranks import SubtestFailed, explained
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import PASSED, RUN
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.capture.lockstep import OtherRanks
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.session import RunState
 
 _RESULTS: Final = {"failed": Outcome.FAILED, "skipped": Outcome.SKIPPED, "xfailed": Outcome.XFAILED}
@@ -53,11 +54,11 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
 @contextmanager
 def announcing_the_end(others: OtherRanks | None) -> Iterator[None]:
     """Around all tests of a run: tell the other ranks when it is over, and why, if not all tests have run."""
-    why = ""
+    why: Reason | str = ""
     try:
         yield
     except BaseException as problem:
-        why = describe(problem)
+        why = portable(problem.reason) if isinstance(problem, TorchprofError) else describe(problem)
         raise
     finally:
         if others is not None:
@@ -68,7 +69,7 @@ def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:
     if hasattr(report, "wasxfail") and report.skipped:
         return PhaseEnd("xfailed", report.wasxfail.removeprefix("reason: "))
     if report.passed and report.when == "call" and not hasattr(report, "wasxfail") and not item.stash[PASSED]:
-        return PhaseEnd("failed", "a subtest failed")
+        return PhaseEnd("failed", SubtestFailed())
     return PhaseEnd(report.outcome, line_of(report))
 
 

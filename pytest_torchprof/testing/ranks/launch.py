@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.reasons.lost_ranks import (
+    CacheProcess,
     RankDied,
     RankEndedByLauncher,
     RankLostWithLauncher,
@@ -82,11 +83,11 @@ class JobPlan(Struct, frozen=True, kw_only=True):
         return not self.replays and self.phase is None
 
     @property
-    def process(self) -> str:
-        """The name of its process in messages, if that is no rank of several; else empty."""
+    def process(self) -> CacheProcess | None:
+        """What its process is for, if that is no rank of several."""
         if self.phase is None:
-            return ""
-        return f"the process {'that fills the caches' if self.phase.fills else f'with {self.phase.name} caches'}"
+            return None
+        return CacheProcess.FILLS if self.phase.fills else CacheProcess(self.phase.name)
 
 
 class LostRank(Struct, frozen=True, kw_only=True):
@@ -133,7 +134,7 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
     """The lost ranks; first the one that ended the job."""
-    process: str = ""
+    process: CacheProcess | None = None
     """What messages call its process, where that is no rank of several."""
     silent_s: float | None = None
     """For how long no rank had made progress, if the job was given up for that."""
