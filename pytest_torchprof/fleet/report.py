@@ -118,7 +118,7 @@ class NotJudged(Struct, frozen=True, kw_only=True):
     why: str
     """The reason in words."""
     reason: decoding.AnyReason | None = None
-    """None where none is known, and in reports of earlier versions."""
+    """The same as data; None where it is not known, as in reports of earlier versions."""
 
 
 class JobRow(Struct, frozen=True, kw_only=True):

@@ -349,7 +349,7 @@ class RankLost(Account, frozen=True):
     process: CacheProcess | None = None
     """What the process is for, where it is no rank of several."""
     rank: int | None = None
-    """Which it is; None where none of them goes on."""
+    """Which it is; None where all of them stand still."""
     ranks: int | None = None
 
     @property

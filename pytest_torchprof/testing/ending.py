@@ -127,12 +127,12 @@ def _as_data(problem: TorchprofError) -> Iterator[OwnError]:
     elif not_held := tuple(fact for fact in problem.facts if isinstance(fact, Verdict)):
         yield OwnError(not_held=not_held)
     elif isinstance(problem, LimitsMissed):
-        yield OwnError(Verbatim(line_of(problem)))  # The text of a plugin, or of the test itself.
+        yield OwnError(Verbatim(error_line(problem)))  # The text of a plugin, or of the test itself.
     else:
         yield OwnError(portable(problem.reason), announced=isinstance(problem, NotMeasured) and problem.announced)
 
 
-def line_of(problem: TorchprofError) -> str:
+def error_line(problem: TorchprofError) -> str:
     """Return what an error says, in one line."""
     return problem.in_one_line or first_line(str(problem))
 

@@ -16,6 +16,7 @@ from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.pytest_report import line_of
 from pytest_torchprof.testing.workers import CODE, HAND_OVER, nodeid_of
+from pytest_torchprof.text.of_pytest import as_skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def _take_over(state: RunState, report: pytest.TestReport, number: int, end: Pha
     else:
         vars(report).pop("wasxfail", None)
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {message}")
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, as_skip(message))
         if end.outcome == "xfailed":
             report.wasxfail = message
     state.overrule(nodeid_of(item), _RESULTS[end.outcome], ended)

@@ -87,7 +87,9 @@ class JobPlan(Struct, frozen=True, kw_only=True):
         """What its process is for, if that is no rank of several."""
         if self.phase is None:
             return None
-        return CacheProcess.FILLS if self.phase.fills else CacheProcess(self.phase.name)
+        if self.phase.fills:
+            return CacheProcess.FILLS
+        return CacheProcess.COLD if self.phase.name == "cold" else CacheProcess.WARM
 
 
 class LostRank(Struct, frozen=True, kw_only=True):
