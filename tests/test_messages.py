@@ -84,7 +84,7 @@ from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.explained_errors import ERRORS
 from pytest_torchprof.reasons.goal import Goal, RunPoint
 from pytest_torchprof.reasons.gpu_trouble import CuptiRefusal, DeviceTrouble, DeviceUnusable, NoKernelsRecorded
-from pytest_torchprof.reasons.lost_ranks import CacheProcess, RankDied
+from pytest_torchprof.reasons.lost_ranks import CacheProcess, RankDied, StoppedAt
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
@@ -220,6 +220,7 @@ FEW = {
     "decoding.AnyReason | str": "<explanation>",
     "tuple[OwnError, ...]": (OwnError(NoOperator()),),
     "CacheProcess | None": None,
+    "StoppedAt | str": StoppedAt(),
 }
 MANY = {
     "int": 3000,
@@ -277,6 +278,7 @@ MANY = {
     "decoding.AnyReason | str": EarlierWork(2),
     "tuple[OwnError, ...]": (OwnError(not_held=(MISSED_VERDICT,)), OwnError(EarlierWork(2), announced=True)),
     "CacheProcess | None": CacheProcess.WARM,
+    "StoppedAt | str": StoppedAt("<line>", "<collective>"),
 }
 
 

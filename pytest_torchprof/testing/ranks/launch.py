@@ -19,6 +19,7 @@ from pytest_torchprof.reasons.lost_ranks import (
     RankLostWithLauncher,
     RankOutlasted,
     RankStoodStill,
+    StoppedAt,
 )
 from pytest_torchprof.system.processes import end as end_process
 from pytest_torchprof.system.processes import is_there
@@ -121,10 +122,9 @@ class Place(Struct, frozen=True, kw_only=True):
         return RankStoodStill(goal=self.sign.goal, waited=self.sign.waits, at=self.at)
 
     @property
-    def at(self) -> str:
-        """Return a text with the line and the collective."""
-        line = "where it was is not known" if self.stack is None else self.stack.innermost
-        return f"{line}, {self.collective}" if self.collective else line
+    def at(self) -> StoppedAt:
+        """The line and the collective."""
+        return StoppedAt("" if self.stack is None else self.stack.innermost, self.collective)
 
 
 _NOWHERE: Final = Place(sign=None, stack=None, collective="")
