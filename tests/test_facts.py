@@ -30,6 +30,7 @@ from pytest_torchprof.reasons import (
     fresh_processes,
     no_gpu,
     nvml_silence,
+    skips,
     uncompiled,
     unreadable,
 )
@@ -37,6 +38,7 @@ from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.report import account, result
+from pytest_torchprof.report.account import Account
 
 pytestmark = pytest.mark.any_torch
 
@@ -52,7 +54,6 @@ MATCHING = {"match": 0, "fullmatch": 0, "search": 0, "findall": 0, "finditer": 0
 FOREIGN = {
     "against/git.py": ("git's output", "worktrees"),
     "against/imports.py": ("files of projects", "_is_copy"),
-    "against/outcomes.py": ("pytest's reports of skips", "_longrepr"),
     "against/request.py": ("what users write behind an option", "_time_share _budget_s"),
     "analysis/efficiency.py": ("names of copies in recordings", "_copies_by_direction"),
     "analysis/lanes.py": ("names of streams and of annotations in recordings", "_of_streams _annotated"),
@@ -93,11 +94,9 @@ FOREIGN = {
     "recording/writer.py": ("recordings", "_own_key"),
     "report/markdown.py": ("what would end a fence of Markdown, in any text", "fenced"),
     "report/ci.py": ("characters that commands of CI services need escaped", "_escape_data"),
-    "testing/pytest_report.py": ("pytest's crash message and reports of skips", "line_of"),
     "testing/rank_ends.py": ("pytest's reports of skips", "_own_end"),
     "testing/ranks/launch.py": ("torchrun's log, and Python's of a fatal error", "statuses_of _last_lines"),
     "testing/ranks/placing.py": ("words of a command line", "_words"),
-    "testing/ranks/reports.py": ("pytest's reports of skips", "text_of"),
     "testing/ranks/stacks.py": ("Python's stacks", "_main_stack"),
     "testing/tolerance.py": ("what users write as a tolerance", "_number tolerance_in"),
     "text/__init__.py": (
@@ -106,6 +105,7 @@ FOREIGN = {
     ),
     "text/cutting.py": ("first words in any text", "_half_of _without_beginning"),
     "text/documentation.py": ("tables of the documentation", "marker_help articles plain"),
+    "text/of_pytest.py": ("pytest's reports of skips", "why_skipped"),
     "text/expressions.py": ("names of kernels and of calls, messages of the profiler", "contains"),
 }
 NAMES = "kernels/"
@@ -524,9 +524,19 @@ OF_CODE_AND_RECORDINGS = """
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "address into manifest path culprit differing file files folder line location lock other others places recording root silent"
-OF_OTHERS = "error error_text explanation last_lines note problem returned said"
+OF_OTHERS = "error error_text last_lines note returned said"
 """Words of others: Python's of an exception, torch's, a plugin's, an earlier version's."""
 SENTENCES_OF_OTHERS = {
+    "AllowEntry.reason": "the user's",
+    "BodySkipped.explanation": "the test's own, of its skip",
+    "EndedItsRun.explanation": "Python's of an exception, where it is no error of ours",
+    "EndedOnRank.explanation": "pytest's, where it is no reason",
+    "EndedWithoutMeasuring.explanation": "pytest's, where it is no reason",
+    "GraphBreakLine.explanation": "torch's",
+    "RepeatFailed.problem": "Python's of an exception",
+    "TestSkipped.explanation": "pytest's",
+    "UnreadableVerdict.problem": "msgspec's",
+    "WrongCall.problem": "Python's",
     "EndedBeforeTimes.message": "a result's, as reports have it",
     "ExportSkipped.because": "torch's",
     "FreshProcess.failure": "Python's, of an exception",
@@ -565,9 +575,7 @@ NAMES_AND_VALUES = {
     "OfKeyword.value": "a value as the user wrote it",
     "Result.compile_us": "phases of a compilation",
     "Result.telling": "names of limits",
-    "RankOutlasted.at": "a line, and a collective",
     "RankOfOtherTest.first_test": "a test",
-    "RankStoodStill.at": "a line, and a collective",
     "OtherThreadNotDone.what": "a function that a thread or a pool was given",
     "RanOnOtherThread.what": "a function that a thread or a pool was given",
     "TooFewRecordings.wanted": "a number, or a pattern",
@@ -663,6 +671,9 @@ NAMES_AND_VALUES = {
 IN_RECORDINGS = {
     "BaseUnmeasured.because": "why a commit lacks it, of earlier versions",
     "Comparison.disturbed": "what disturbed the machine, of earlier versions",
+    "FromReport.explanation": "a result's message, as reports have it",
+    "HistoryUnread.problem": "what is wrong with the history, of earlier versions",
+    "RecordDamaged.problem": "what is wrong with the record, of earlier versions",
     "EndedItsRun.goal": "a point of the run, of earlier versions",
     "GpuInUse.holders": "which processes hold a lock, of earlier versions",
     "InsteadOfCompiling.what": "what kept Dynamo away, of earlier versions",
@@ -671,6 +682,8 @@ IN_RECORDINGS = {
     "NotCompiled.seen": "what kept Dynamo away, of earlier versions",
     "NotReadBack.cause": "why it cannot be read, of earlier versions",
     "RanUncompiled.under": "a setting of torch.compile, of earlier versions",
+    "RankOutlasted.at": "a line, and a collective, of earlier versions",
+    "RankStoodStill.at": "a line, and a collective, of earlier versions",
     "RankStoodStill.goal": "a point of the run, of earlier versions",
     "RankTooLate.goal": "a point of the run, of earlier versions",
     "OtherwiseOnRank.in_step": "a step, in reports of earlier versions",
@@ -684,6 +697,52 @@ IN_RECORDINGS = {
     "PhaseEnd.why": "pytest's words",
 }
 """Words that stand so in recordings, baselines and reports which have to be read for good."""
+
+
+OF_RUNS = """
+    announced asked_by below collected compile_cache copy deselected etag findings following gone gpu idle key labels limits_missed member model
+    nodeids of_majority passed path_hex readable replayed severity sources tests_of thresholds torch unanswerable unmeasurable url value worst writer
+"""
+"""Names and values in what processes of a run know of it and tell one another."""
+WORDS_SHOWN = {
+    "BriefFailure.text": "a failure as pytest shows it",
+    "Conclusion.brief": "the text of an error, which has the facts",
+    "Conclusion.in_one_line": "the text of an error, which has the facts",
+    "FindingRow.title": "of a kind of finding, whose code stands beside it",
+    "JobRow.why": "the words of the reason beside it",
+    "NotJudged.why": "the words of the reason beside it",
+    "OneLine.message": "a failure as pytest shows it",
+    "RunState.left_behind": "a line for the end of the run",
+}
+"""Words of ours that are about to be shown, or stand in a report beside their facts."""
+VALUES_OF_RUNS = {
+    "Alike.values": "what files are grouped by",
+    "Ending.raised_at": "a file and a line",
+    "FamilyTime.library": "a library",
+    "HandedBaselines.formers": "labels",
+    "JobPlan.words": "of a command line",
+    "Judgement.blamed": "a file and a line",
+    "MeasuredTest.properties": "names and values for JUnit",
+    "RunOptions.forced": "options of the marker",
+    "RunOptions.ranks_scope": "a value of the ini key",
+    "Stack.lines": "Python's, of a stack",
+}
+"""Fields of these whose names do not tell that they hold names and values, and of what."""
+
+
+def kinds_of_runs():
+    """Return the structs in which the processes of a run keep what they know, and what they tell one another."""
+    found = {kind for name in ("against", "fleet", "testing") for kind in structs_in(PACKAGE / name)}
+    return {kind for kind in found if not issubclass(kind, Reason | Account)}
+
+
+def structs_in(folder):
+    """Yield the structs of all modules in a folder of the package."""
+    for path in sorted(folder.rglob("*.py")):
+        if path.name != "warm_process.py":  # It stands for itself, and imports nothing of the package.
+            module = import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+            own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
+            yield from (kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
 
 def kinds_of_facts():
@@ -702,6 +761,7 @@ def kinds_of_facts():
         *unreadable.KINDS,
         *disturbances.KINDS,
         *nvml_silence.KINDS,
+        *skips.KINDS,
         *search_facts.ANSWERS,
         *search_facts.KINDS,
         *below(Finding),
@@ -723,13 +783,25 @@ def below(kind):
     return {one for sub in kind.__subclasses__() for one in (sub, *below(sub))}
 
 
-def texts_of(kinds):
-    """Return the fields that hold texts, as "Kind.field", but for those whose name says what may stand in them."""
+MAPPING = re.compile(r"(?:dict|Mapping)\[.*\]")
+
+
+def texts_of_runs(kinds):
+    """Return what ``texts_of`` does of the structs of runs, whose mappings are from names to values."""
+    return {text for text in texts_of(kinds, MAPPING) if text.partition(".")[2] not in OF_RUNS.split()}
+
+
+def texts_of(kinds, without=None):
+    """Return the fields that hold texts, as "Kind.field", but for those whose name says what may stand in them.
+
+    ``without``: an expression for the parts of types in which texts are none.
+    """
     known = {*OF_CODE_AND_RECORDINGS.split(), *PATHS.split(), *OF_OTHERS.split()}
     found = set()
     for kind in kinds:
         types = ChainMap(*(vars(base).get("__annotations__", {}) for base in kind.__mro__))
-        held = {name for name in kind.__struct_fields__ if re.search(r"\bstr\b", types[name])}
+        shown = {name: without.sub("", types[name]) if without else types[name] for name in kind.__struct_fields__}
+        held = {name for name in shown if re.search(r"\bstr\b", shown[name])}
         found |= {f"{kind.__name__}.{name}" for name in held - known}
     return found
 
@@ -737,10 +809,35 @@ def texts_of(kinds):
 def test_no_fact_holds_words_of_ours_but_those_that_are_listed():
     found = texts_of(kinds_of_facts())
     listed = {*SENTENCES_OF_OTHERS, *NAMES_AND_VALUES, *IN_RECORDINGS}
+    of_runs = texts_of_runs(kinds_of_runs())
     assert found - listed == set(), (
         "a name, a path or words of others? say which above; words of ours are a nested kind"
     )
+    assert listed - found - of_runs == set(), "these are gone"
+
+
+def test_no_process_of_a_run_keeps_words_of_ours_but_those_that_are_listed():
+    found = texts_of_runs(kinds_of_runs())
+    listed = {*WORDS_SHOWN, *VALUES_OF_RUNS}
+    assert found - listed - SENTENCES_OF_OTHERS.keys() == set(), "words of ours are a reason, a statement, or an enum"
     assert listed - found == set(), "these are gone"
+
+
+def test_words_of_a_reason_stand_beside_it():
+    with_reason = {kind.__name__ for kind in kinds_of_runs() if "reason" in kind.__struct_fields__}
+    beside = {name.partition(".")[0] for name, why in WORDS_SHOWN.items() if "reason beside" in why}
+    assert beside
+    assert beside <= with_reason
+
+
+def test_a_struct_of_a_run_that_holds_a_sentence_is_found():
+    class Ended(msgspec.Struct):
+        outcome: str
+        by_name: dict[str, int]
+        why: str = ""
+        left: str | None = None
+
+    assert texts_of_runs([Ended]) == {"Ended.why", "Ended.left"}
 
 
 def test_a_fact_that_holds_a_sentence_is_found():

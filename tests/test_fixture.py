@@ -14,6 +14,7 @@ from pytest_torchprof.limits.seen import NumberSeen
 from pytest_torchprof.reasons.asked_wrongly import OptionOfMarker
 from pytest_torchprof.reasons.measuring import ReturnsWork, StepsLeft, StepsNotStarted
 from pytest_torchprof.reasons.misuse import FixtureTooLate, LabelTwice, MeasuresInside
+from pytest_torchprof.reasons.skips import LookedAtNumber, MeasuringIsOff
 from pytest_torchprof.reasons.testing import NeverEntered
 from pytest_torchprof.report.account import BodyFailed, NotJudgedOnCpu
 
@@ -290,7 +291,7 @@ def test_number(torchprof):
         "-rs",
     )
     result.assert_outcomes(passed=3, skipped=1)
-    result.stdout.fnmatch_lines(["torchprof: off*", "*SKIPPED*measuring is off (--torchprof=off), profile.kernels*"])
+    result.stdout.fnmatch_lines(["torchprof: off*", f"*SKIPPED*{LookedAtNumber(MeasuringIsOff(), 'kernels')}*"])
 
 
 def test_without_a_gpu_looking_at_a_number_skips_the_rest_of_the_test(run_tests):

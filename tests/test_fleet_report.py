@@ -29,6 +29,7 @@ from pytest_torchprof.fleet.names import names_of
 from pytest_torchprof.fleet.page import fleet_page
 from pytest_torchprof.fleet.progress import Progress
 from pytest_torchprof.fleet.report import FleetReport
+from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.text.cutting import width_of
 
 pytestmark = [pytest.mark.any_torch, pytest.mark.usefixtures("forked_judges")]
@@ -134,6 +135,7 @@ def test_what_lies_in_an_archive_is_unpacked_by_the_command_that_opens_it(traces
 
 def test_every_file_that_was_not_judged_is_in_the_report(judged, capsys):
     rows = answered(capsys, "report", judged)["not_judged"]
+    assert all(str(from_plain(row["reason"])) == row["why"] for row in rows)
     assert {row["name"]: (row["quarantined"], row["code"]) for row in rows} == {
         "bert/empty.json": (False, "no-gpu-side"),
         "gpt/no.json": (True, "no-recording"),

@@ -29,7 +29,7 @@ from pytest_torchprof.against.search_facts import (
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.findings.catalogue.costs import Hotspot
-from pytest_torchprof.limits import HOLDS, InWords, LineInWords, Verdict, evidence, seen
+from pytest_torchprof.limits import HOLDS, MISSED, InWords, LineInWords, Verdict, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import (
@@ -43,6 +43,7 @@ from pytest_torchprof.reasons import (
     fresh_processes,
     no_gpu,
     nvml_silence,
+    skips,
     uncompiled,
     unreadable,
 )
@@ -93,6 +94,7 @@ from pytest_torchprof.reasons.gpu_trouble import (
     LockHolder,
     NoKernelsRecorded,
 )
+from pytest_torchprof.reasons.lost_ranks import CacheProcess, RankDied, StoppedAt
 from pytest_torchprof.reasons.lost_work import LostKernels, SharedGraphNumbers, StrayGraphNumbers
 from pytest_torchprof.reasons.misuse import CallWithout, Takes, WrongArgument
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
@@ -100,9 +102,11 @@ from pytest_torchprof.reasons.nvml_silence import AnyNvmlSilence, AskerNotListed
 from pytest_torchprof.reasons.other_ranks import RankElsewhere, RankProcess, RankTooLate
 from pytest_torchprof.reasons.own_steps import EarlierWork, StepsOverlap
 from pytest_torchprof.reasons.plugins import Brings, BringsSomethingElse, Lack, UnusableLimit, UnusableRule
+from pytest_torchprof.reasons.ranks_started import NoRankGoesOn
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import Absent, NoOperator, NumberNotRecorded
 from pytest_torchprof.reasons.records import ContentInstead, OtherContent
+from pytest_torchprof.reasons.skips import AnySkip, MeasuringIsOff, ReplayHasNoResult
 from pytest_torchprof.reasons.starting import LeftOver
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_flaws import StepFlaw
@@ -143,7 +147,7 @@ from pytest_torchprof.reasons.wrong_patterns import (
 )
 from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
 from pytest_torchprof.report import account
-from pytest_torchprof.report.account import AnyAccount, FromReport, ReportedByPytest
+from pytest_torchprof.report.account import AnyAccount, FromReport, OwnError, RankLost, ReportedByPytest
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
@@ -171,11 +175,13 @@ CATALOGUES = {
     "searches": (search_facts.KINDS, AnyWhyNotFound),
     "disturbances": (disturbances.KINDS, AnyDisturbance),
     "NVML": (nvml_silence.KINDS, AnyNvmlSilence),
+    "skips": (skips.KINDS, AnySkip),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
 
 HOTSPOT = Hotspot(subject="<subject>", time_us=1500.0, share=0.5, kernel_share=0.75, kernels=(), ops=(), count=2)
+MISSED_VERDICT = Verdict(limit="max_kernels", expected="2", status=MISSED, seen=(NumberSeen("kernels", 3),))
 VERDICT = Verdict(limit="max_kernels", expected="2", status=HOLDS, seen=(NumberSeen("kernels", 1),))
 # A value for each type of a field, where there is one of something, and where there are several.
 FEW = {
@@ -216,6 +222,8 @@ FEW = {
     "tuple[tuple[str, str], ...]": (("<variable>", "<value>"),),
     "GpuDriver | None": None,
     "AnyWhyNoGpu": NoErrorReported(),
+    "AnyWhyNoGpu | None": None,
+    "AnySkip": MeasuringIsOff(),
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
     "AnyWhyUncompiled | str": SettingInForce(UnderMode("<mode>")),
     "AnyFreshFailure | str | None": None,
@@ -236,6 +244,9 @@ FEW = {
     "Goal | str": Goal(RunPoint.STEP, 1),
     "Goal | str | None": None,
     "decoding.AnyReason | str": "<explanation>",
+    "tuple[OwnError, ...]": (OwnError(NoOperator()),),
+    "CacheProcess | None": None,
+    "StoppedAt | str": StoppedAt(),
 }
 MANY = {
     "int": 3000,
@@ -275,6 +286,8 @@ MANY = {
     "tuple[tuple[str, str], ...]": (("<variable>", ""), ("<variable>", "<value>")),
     "GpuDriver | None": GpuDriver.NVIDIA,
     "AnyWhyNoGpu": CannotInitialize("<error>"),
+    "AnyWhyNoGpu | None": CannotInitialize("<error>"),
+    "AnySkip": ReplayHasNoResult(),
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
     "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
     "AnyFreshFailure | str | None": EndedSilently(-9),
@@ -295,6 +308,9 @@ MANY = {
     "Goal | str": Goal(RunPoint.FIXTURE, "<fixture>", "<label>"),
     "Goal | str | None": Goal(RunPoint.START_OF_MEASUREMENT, label="<label>"),
     "decoding.AnyReason | str": EarlierWork(2),
+    "tuple[OwnError, ...]": (OwnError(not_held=(MISSED_VERDICT,)), OwnError(EarlierWork(2), announced=True)),
+    "CacheProcess | None": CacheProcess.WARM,
+    "StoppedAt | str": StoppedAt("<line>", "<collective>"),
 }
 
 
@@ -352,6 +368,11 @@ EXAMPLES = {
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), None, "<label>"),
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>"),
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>", not_collected="<test>"),
+    ),
+    RankLost: (
+        RankLost(RankDied(7), rank=1, ranks=2),
+        RankLost(RankDied(3), CacheProcess.WARM, 0, 1),
+        RankLost(NoRankGoesOn(60.0, (0,), (RankDied(1),))),
     ),
     RankTooLate: (
         *(RankTooLate(1, Goal(point, WHICH.get(point)), 1.5, None) for point in RunPoint),
@@ -623,6 +644,7 @@ def test_all_kinds_are_in_a_catalogue():
         search_facts.WhyAnswered,
         search_facts.WhyNotFound,
         nvml_silence.NvmlSilence,
+        skips.Skip,
         account.Account,
         *set(account.KINDS).difference(ACCOUNTS),
     }

@@ -24,7 +24,7 @@ from pytest_torchprof.reasons.no_gpu import (
     GpusHidden,
     NoGpuOfThese,
 )
-from pytest_torchprof.report.account import NotJudgedOnCpu
+from pytest_torchprof.reasons.skips import LacksGpu
 
 REPOSITORY = Path(__file__).parents[1]
 cuda_build = pytest.mark.skipif(torch.version.cuda is None, reason="needs a CUDA build of torch")
@@ -148,7 +148,7 @@ def where_hidden(tmp_path_factory):
 def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(where_hidden):
     skips, _ = where_hidden
     skips.assert_outcomes(skipped=1)
-    skips.stdout.fnmatch_lines([f"*{NotJudgedOnCpu(('max_kernels',))}; torch sees none: {HIDDEN.text}*"])
+    skips.stdout.fnmatch_lines([f"*{LacksGpu(('max_kernels',), HIDDEN)}*"])
 
 
 @cuda_build

@@ -24,6 +24,7 @@ from pytest_torchprof.reasons.commit_gaps import (
     TestSkipped,
 )
 from pytest_torchprof.text import first_line
+from pytest_torchprof.text.of_pytest import why_skipped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,7 +183,7 @@ def _longrepr(report: Any) -> str:
     """Return what a report has on a failure or a skip: a line, or the short form of our own error."""
     longrepr = report.longrepr
     if isinstance(longrepr, tuple):
-        return str(longrepr[2]).removeprefix("Skipped: ")
+        return why_skipped(longrepr[2])
     if hasattr(report, "torchprof_brief"):  # The short form of a failure of measurements: lines of each.
         return str(report.torchprof_brief[1])
     crash = getattr(longrepr, "reprcrash", None)

@@ -106,7 +106,7 @@ class _Server:
 
     def is_of_use(self, top: str) -> bool:
         """Return whether it can fork at all, and has loaded nothing of the repository."""
-        if self._answered is None or self._answered["why_not"] is not None:
+        if self._answered is None or not self._answered["forks_as_fresh"]:
             return False
         inside = [folder for folder in environment_folders() if lies_in(folder, top)]
         return not any(lies_in(file, top) and not lies_in(file, *inside) for file in self._answered["modules"])

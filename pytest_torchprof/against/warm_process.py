@@ -149,18 +149,16 @@ def _surroundings() -> object:
     return variables, os.sched_getaffinity(0)
 
 
-def why_not() -> str | None:
-    """Return why a fork of this process would differ from a fresh process; None if it would not."""
+def forks_as_fresh() -> bool:
+    """Return whether a fork of this process is like a fresh one: no library has started threads or opened a device."""
     # Libraries that look after their threads, such as OpenBLAS, end them at a fork.
     if (pid := os.fork()) == 0:
         os._exit(0)
     os.waitpid(pid, 0)
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
-        return "a library has started threads"
+        return False
     files = (Path(os.readlink(file.path)) for file in os.scandir("/proc/self/fd") if os.path.lexists(file.path))  # noqa: PTH115
-    if any(file.is_relative_to(_DEVICES) and file.parts[2] not in _NO_DEVICES for file in files):
-        return "a library has opened a device"
-    return None
+    return not any(file.is_relative_to(_DEVICES) and file.parts[2] not in _NO_DEVICES for file in files)
 
 
 def serve(channel: socket.socket) -> Mapping[str, Any] | None:
@@ -173,7 +171,7 @@ def serve(channel: socket.socket) -> Mapping[str, Any] | None:
     hidden = Hidden()
     lines = channel.makefile("rw")
     gc.freeze()  # A fork that looks for garbage would look through, and so copy, what torch has made.
-    _send(lines, {"why_not": why_not(), "asked": sorted(hidden.asked), "modules": _files()})
+    _send(lines, {"forks_as_fresh": forks_as_fresh(), "asked": sorted(hidden.asked), "modules": _files()})
     for line in lines:
         request = json.loads(line)
         if (pid := os.fork()) == 0:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest, RankStatus, SignOfLife, written
+from pytest_torchprof.capture.rank_messages import PhaseEnd, PhaseOfTest, RankStatus, RunEnd, SignOfLife, written
 from pytest_torchprof.capture.reasons import line_of_error
 from pytest_torchprof.capture.torch_store import connect, meeting_point
 from pytest_torchprof.reasons.composed import OfRank
@@ -111,11 +111,11 @@ class OtherRanks:
             return ends
         return {}
 
-    def leave(self, why: str) -> None:
+    def leave(self, why: Reason | str) -> None:
         """Tell the others that this rank runs no more tests, and why; ``why`` is empty if all have run."""
         with suppress(RuntimeError):
             if (store := self._store(also_former=True)) is not None:
-                store.set(f"left/{this_rank().number}", why)
+                store.set(f"left/{this_rank().number}", written(RunEnd(why)))
 
     def hand_in(self, text: str) -> dict[int, str]:
         """Leave a text for rank 0, and return there those of all others that come to the end of their run."""
@@ -341,7 +341,8 @@ class Lockstep(Coordination):
     def _why_it_has_left(self, number: int, goal: Goal) -> Reason | None:
         if not self._store.check([left := f"left/{number}"]):
             return None
-        return EndedItsRun(number, goal, self._store.get(left).decode(), self._not_collected(number))
+        ended = convert(json.loads(self._store.get(left)), RunEnd)
+        return EndedItsRun(number, goal, ended.why, self._not_collected(number))
 
     def _not_collected(self, number: int) -> str | None:
         """Return the id of this test if a rank has not collected it; None if it has."""

@@ -65,7 +65,14 @@ class PhaseEnd(Struct, frozen=True):
     outcome: str
     """One of "passed", "failed", "skipped" and "xfailed"."""
     why: decoding.AnyReason | str = ""
-    """The cause: why the rank was not measured, or pytest's words in one line."""
+    """The cause: a reason of ours, or pytest's words in one line."""
+
+
+class RunEnd(Struct, frozen=True):
+    """How the run of a rank has ended."""
+
+    why: decoding.AnyReason | str = ""
+    """Why not all of its tests have run: an error of ours, or another one in one line; empty if they have."""
 
 
 def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:

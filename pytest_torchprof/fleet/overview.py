@@ -137,6 +137,7 @@ def _job_row(job: JobRecord) -> JobRow:
         skew_us=job.skew_us,
         late=job.late,
         why="" if job.reason is None else str(job.reason),
+        reason=job.reason,
     )
 
 
@@ -149,4 +150,5 @@ def _not_judged(record: FileRecord, name: str) -> NotJudged:
         quarantined=record.result is None,
         code=str(Code.NOT_MEASURED if reason is None or reason.code is None else reason.code),
         why="" if reason is None else str(reason),
+        reason=reason,
     )

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pytest_torchprof.fleet.summary import FleetSummary  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.reasons import decoding  # noqa: TC001  (as above)
 from pytest_torchprof.system.remote.addresses import is_remote
 
 SCHEMA: Final = 1
@@ -115,6 +116,9 @@ class NotJudged(Struct, frozen=True, kw_only=True):
     quarantined: bool
     code: str
     why: str
+    """The reason in words."""
+    reason: decoding.AnyReason | None = None
+    """The same as data; None where it is not known, as in reports of earlier versions."""
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
@@ -134,7 +138,9 @@ class JobRow(Struct, frozen=True, kw_only=True):
     late: int | None
     """The rank that keeps the others waiting."""
     why: str
-    """Why it is not judged; empty if it is."""
+    """Why it is not judged, in words; empty if it is."""
+    reason: decoding.AnyReason | None = None
+    """The same as data; None in reports of earlier versions, too."""
 
 
 class FleetReport(Struct, frozen=True, kw_only=True):

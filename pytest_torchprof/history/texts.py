@@ -18,7 +18,7 @@ from pytest_torchprof.text.tables import Column, table_lines
 from pytest_torchprof.text.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.history.changes import BranchEvent, HistoryEvent, SeriesChange
     from pytest_torchprof.history.lacking import LackingSeries
@@ -281,10 +281,15 @@ def _not_measured(runs: int) -> str:
 
 def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
     """Return what is said of an event and of the commits that can have made it."""
-    accepted = accepted_because(event, notes)
+    return with_remarks(accepted_because(event, notes), remarks_on_changes(event, notes), event, notes)
+
+
+def with_remarks(
+    accepted: str | None, remarks: Iterable[str], event: BranchEvent, notes: Notes
+) -> list[tuple[str, str]]:
+    """Return why an event is accepted, if it is, the remarks on it, and those on the commits that can have made it."""
     of_commits = [text for sha in event.commits or (event.after,) for text in notes.remarks.get(sha, ())]
-    remarks = [*remarks_on_changes(event, notes), *of_commits]
-    return [*([] if accepted is None else [("known", accepted)]), *(("note", text) for text in remarks)]
+    return [*([] if accepted is None else [("known", accepted)]), *(("note", text) for text in (*remarks, *of_commits))]
 
 
 def cause_text(event: BranchEvent) -> str:

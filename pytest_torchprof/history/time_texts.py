@@ -14,7 +14,7 @@ from pytest_torchprof.history.event_ids import (
     time_accepted_because,
     time_event_id,
 )
-from pytest_torchprof.history.texts import bisect_line, cause_text, date_of, sparkline
+from pytest_torchprof.history.texts import bisect_line, cause_text, date_of, sparkline, with_remarks
 from pytest_torchprof.history.times import Launched
 from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import Column, table_lines
@@ -52,10 +52,7 @@ def time_event_lines(event: TimeEvent, notes: Notes, width: int, *, whole: bool 
 
 def time_remarks_on(event: TimeEvent, notes: Notes) -> list[tuple[str, str]]:
     """Return what is said of an event and of the commits that can have made it."""
-    accepted = time_accepted_because(event, notes)
-    of_commits = [text for sha in event.commits or (event.after,) for text in notes.remarks.get(sha, ())]
-    remarks = [*remarks_on_steps(event, notes), *of_commits]
-    return [*([] if accepted is None else [("known", accepted)]), *(("note", text) for text in remarks)]
+    return with_remarks(time_accepted_because(event, notes), remarks_on_steps(event, notes), event, notes)
 
 
 def time_bisect_line(event: TimeEvent) -> str | None:

@@ -76,7 +76,8 @@ def error_for(
         partial(_in_columns, failed, failure, others, screen),
     )
     unmeasured = [verdict.reason or Verbatim(verdict.text) for verdict in failed if verdict.status == NOT_MEASURED]
-    return error_of_texts(texts, unmeasured, also_missed=bool(others) or len(unmeasured) < len(failed))
+    facts = () if others else failed
+    return error_of_texts(texts, unmeasured, also_missed=bool(others) or len(unmeasured) < len(failed), facts=facts)
 
 
 def _in_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from pytest_torchprof.kernels.reply import ask, some
 from pytest_torchprof.kernels.selectors import is_expression
 from pytest_torchprof.limits.answers import StepAnswer, limit_in_each_step
 from pytest_torchprof.limits.evidence import KernelsToDeclare, PatternAdvice
-from pytest_torchprof.limits.limit import MISSED, NOT_MEASURED, as_counts, as_list, group_kernels
+from pytest_torchprof.limits.limit import MISSED, NOT_MEASURED, as_list, counts_of, group_kernels
 from pytest_torchprof.limits.matches import cannot_tell, count_answers, no_such_operator
 from pytest_torchprof.limits.seen import ForbiddenMatches, OtherKernels
 from pytest_torchprof.reasons.operators_untold import MatchesUntold, OperatorRanWithoutKernel
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
-
-
-def _read_counts(value: object) -> Counts:
-    return {compile_pattern(entry): count for entry, count in as_counts(value).items()}
 
 
 def _read_patterns(value: object) -> list[Pattern]:
@@ -133,7 +130,7 @@ def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel])
 
 
 KERNEL_LIMITS = (
-    limit_in_each_step("kernels", _read_counts, _kernels),
+    limit_in_each_step("kernels", partial(counts_of, compile_pattern), _kernels),
     limit_in_each_step("forbid_kernels", _read_patterns, _forbid_kernels),
     limit_in_each_step("only_kernels", _read_patterns, _only_kernels),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.reasons.reason import Reason
+
+    Compiled = TypeVar("Compiled")
 
 
 GPU = "gpu"
@@ -292,6 +294,11 @@ def as_counts(value: object) -> dict[object, tuple[int, int] | None]:
             raise UnknownLimit.because(WrongValue(ValueForm.AN_ENTRY, repr(value)))
         return {entry: bounds(count) for entry, count in value.items()}
     return dict.fromkeys(as_list(value))
+
+
+def counts_of(compiled: Callable[[Any], Compiled], value: object) -> dict[Compiled, tuple[int, int] | None]:
+    """Return what ``as_counts`` does, by the pattern that an entry is compiled to."""
+    return {compiled(entry): count for entry, count in as_counts(value).items()}
 
 
 def group_kernels(

@@ -21,8 +21,8 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Setting,
     Verdict,
-    as_counts,
     as_list,
+    counts_of,
     group_kernels,
     group_others,
     list_operators,
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
 
 
 OpCounts = dict["Operator", "tuple[int, int] | None"]
-
-
-def _read_op_counts(value: object) -> OpCounts:
-    return {compile_op_pattern(entry): count for entry, count in as_counts(value).items()}
 
 
 def _read_ops(value: object) -> list[Operator]:
@@ -200,7 +196,7 @@ def _forbid_ops(
 
 
 OPERATOR_LIMITS = (
-    limit_in_each_step("ops", _read_op_counts, _ops, of_events_alone=True),
+    limit_in_each_step("ops", partial(counts_of, compile_op_pattern), _ops, of_events_alone=True),
     Limit(
         name="forbid_ops",
         read=_read_ops,

@@ -62,6 +62,7 @@ _VALUES: Final[Mapping[str, Any]] = {
     "decoding.AnyReason": Verbatim("<why>"),
     "decoding.AnyReason | str": "<{name}>",
     "Goal | str": "<goal>",
+    "StoppedAt | str": "<{name}>",
     "Goal | str | None": "<goal>",
     "tuple[int, ...]": (1, 2),
     "tuple[str | None, ...]": ("one", None),

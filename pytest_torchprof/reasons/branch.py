@@ -86,11 +86,16 @@ class RecordDamaged(Reason, frozen=True):
     """A record of the branch, which may have the test, cannot be believed."""
 
     CODE = Code.BAD_RECORD
-    SENTENCE = "a record of the branch {branch} cannot be believed, and no other one has this test: {problem}"
     REMEDY = "remove the record, or put back what it was"
 
     branch: str
-    problem: str
+    problem: decoding.AnyReason | str
+    """In reports of earlier versions a text."""
+
+    @property
+    def sentence(self) -> str:
+        problem = self.problem.text if isinstance(self.problem, Reason) else self.problem
+        return f"a record of the branch {self.branch} cannot be believed, and no other one has this test: {problem}"
 
 
 class UnmeasuredOnBranch(Reason, frozen=True):

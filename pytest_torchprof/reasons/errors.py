@@ -14,7 +14,7 @@ from pytest_torchprof.reasons.error_texts import ErrorTexts, unmeasured_text, wi
 from pytest_torchprof.text import first_line, is_huge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
@@ -34,6 +34,8 @@ class TorchprofError(Exception):
 
     _reason: Reason | None = None
     _texts = ErrorTexts()
+    facts: tuple[object, ...] = ()
+    """The verdicts on limits of which it says all that it says, or the errors; empty where the reason is all."""
 
     def __init__(self, text: str = "", code: str | None = None, *, texts: ErrorTexts | None = None) -> None:
         """Make the error of a text, or of ``texts`` of several lengths; ``code`` where it differs from the class's."""
@@ -171,15 +173,20 @@ class LimitsMissed(AssertionError, TorchprofError):
 
 
 def error_of_texts(
-    texts: ErrorTexts, unmeasured: Sequence[Reason], *, also_missed: bool = False
+    texts: ErrorTexts, unmeasured: Sequence[Reason], *, also_missed: bool = False, facts: Iterable[object] = ()
 ) -> LimitsMissed | NotMeasured:
-    """Return the error for what does not hold; *not measured* wins, since an expected failure must not hide it."""
+    """Return the error for what does not hold; *not measured* wins, since an expected failure must not hide it.
+
+    ``facts`` are as in `TorchprofError.facts`.
+    """
     from pytest_torchprof.reasons.composed import Several  # noqa: PLC0415 - `torchprof --help` has no reasons
 
     if not unmeasured:
-        return LimitsMissed(texts=texts)
+        missed = LimitsMissed(texts=texts)
+        missed.facts = tuple(facts)
+        return missed
     problem = NotMeasured(Several.of(unmeasured), texts=texts)
-    problem.also_missed = also_missed
+    problem.also_missed, problem.facts = also_missed, tuple(facts)
     return problem
 
 

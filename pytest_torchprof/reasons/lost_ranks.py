@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.goal import Goal  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.signals import signal_name
+from pytest_torchprof.reasons.statement import Phrase
+
+
+class StoppedAt(Struct, frozen=True):
+    """Where a rank was, as far as that is known."""
+
+    line: str = ""
+    """The line of the code that ran, with the innermost call; empty where its process could not say."""
+    collective: str = ""
+    """The collective that it had not finished; empty where no flight recorder says."""
+
+    def __str__(self) -> str:
+        """Return both in words."""
+        line = self.line or "where it was is not known"
+        return f"{line}, {self.collective}" if self.collective else line
+
+
+class CacheProcess(Phrase):
+    """What a process is for that measures a test of ``compile_cache``."""
+
+    FILLS = "fills", "the process that fills the caches"
+    COLD = "cold", "the process with cold caches"
+    WARM = "warm", "the process with warm caches"
 
 
 class RankDied(Reason, frozen=True):
@@ -73,8 +98,8 @@ class RankOutlasted(Reason, frozen=True):
     SENTENCE = "had not ended {waited_s:.0f} s after another rank had failed: {at}"
 
     waited_s: float
-    at: str
-    """Where it was, as far as that is known."""
+    at: StoppedAt | str
+    """In reports of earlier versions a text."""
 
 
 class RankStoodStill(Reason, frozen=True):
@@ -89,8 +114,8 @@ class RankStoodStill(Reason, frozen=True):
     """What it had not reached, None if it had not begun its tests; in reports of earlier versions a text."""
     waited: bool
     """Whether it waited for the other ranks there."""
-    at: str
-    """Where it was, as far as that is known."""
+    at: StoppedAt | str
+    """In reports of earlier versions a text."""
 
     @property
     def sentence(self) -> str:

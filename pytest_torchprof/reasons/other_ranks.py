@@ -26,8 +26,19 @@ class RankProcess(Struct, frozen=True):
         return f"pid {self.pid} on {self.host}"
 
 
+class SubtestFailed(Reason, frozen=True):
+    """A test has failed by one of its subtests, of which pytest has reports of their own."""
+
+    CODE = Code.OTHER_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "a subtest failed"
+    ADVICE = "look at the report of the subtest on that rank"
+
+
 def explained(why: Reason | str) -> str:
     """Return in words why a test has ended as it has on a rank: it was not measured, or as pytest reports it."""
+    if isinstance(why, SubtestFailed):
+        return why.sentence
     return unmeasured_text(why) if isinstance(why, Reason) else why
 
 
@@ -62,14 +73,15 @@ class EndedItsRun(Reason, frozen=True):
     rank: int
     goal: Goal | str
     """In reports of earlier versions a text."""
-    explanation: str = ""
-    """Why, in pytest's words; empty where nothing is known of it."""
+    explanation: decoding.AnyReason | str = ""
+    """Why: an error of ours, or another one in one line; empty where nothing is known of it."""
     not_collected: str | None = None
     """The test, where the rank has not collected it."""
 
     @property
     def sentence(self) -> str:
-        why = self.explanation or ("" if self.not_collected is None else f"it has not collected {self.not_collected}")
+        missing = "" if self.not_collected is None else f"it has not collected {self.not_collected}"
+        why = self.explanation.text if isinstance(self.explanation, Reason) else self.explanation or missing
         return f"rank {self.rank} has ended its run before {self.goal}{f': {why}' if why else ''}"
 
 

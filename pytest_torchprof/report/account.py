@@ -9,11 +9,22 @@ from msgspec import Struct
 from pytest_torchprof import compare
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.comparison import VARIED
-from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text, in_one_line, moved_lines
+from pytest_torchprof.limits import (
+    DEFAULT,
+    HOLDS,
+    Failure,
+    FailureLine,
+    Verdict,
+    failure_text,
+    in_one_line,
+    moved_lines,
+)
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.error_texts import unmeasured_text, unmeasured_texts
+from pytest_torchprof.reasons.lost_ranks import CacheProcess  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.other_ranks import explained
+from pytest_torchprof.reasons.skips import unjudged_without_gpu
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import counted, first_line, first_of, path_from_here, printable_line, quoted, reason_line
 from pytest_torchprof.text.cutting import width_of, with_middles_of_words
@@ -23,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.compare.time_comparison import TimeComparison
-    from pytest_torchprof.limits import Screen, Verdict
+    from pytest_torchprof.limits import Screen
 
 
 class BaselineFailure(Struct, frozen=True, kw_only=True):
@@ -227,9 +238,11 @@ class Doubted(Account, frozen=True):
 class NotJudgedOnCpu(Account, frozen=True):
     """The CPU stood in for a GPU that is missing, and cannot answer all that was asked."""
 
-    SENTENCE = "not judged without a GPU: {numbers:list}"
-
     numbers: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return unjudged_without_gpu(self.numbers)
 
 
 class BodyFailed(Account, frozen=True):
@@ -247,22 +260,43 @@ class PassedUnexpectedly(Account, frozen=True):
     SENTENCE = "the test is expected to fail (xfail with strict=True) and has passed"
 
 
-class BodyRaisedOurs(Account, frozen=True):
+class OwnError(Struct, frozen=True):
+    """An error of this package that the test's own code has raised: its reason, or the limits of which it speaks."""
+
+    why: decoding.AnyReason | None = None
+    not_held: tuple[Verdict, ...] = ()
+    announced: bool = False
+    """Whether it says in front of the reason that something is not measured."""
+
+    def __str__(self) -> str:
+        """Return what fails, in a line, as the short summary has it."""
+        if self.why is None:
+            return in_one_line(self.not_held, ())
+        line = first_line(str(self.why))
+        return unmeasured_text(line) if self.announced else line
+
+
+class _OfOwnErrors:
+    """Errors of this package that the test's own code has raised."""
+
+    __slots__ = ()
+    errors: tuple[OwnError, ...]
+
+    @property
+    def sentence(self) -> str:
+        return "; also: ".join(map(str, self.errors))
+
+
+class BodyRaisedOurs(_OfOwnErrors, Account, frozen=True):
     """The test's own code raised an error of this package, such as that of a wrong argument."""
 
-    SENTENCE = "{explanation}"
-
-    explanation: str
-    """What fails, in a line, as the short summary has it."""
+    errors: tuple[OwnError, ...]
 
 
-class ExpectFailed(Account, frozen=True):
+class ExpectFailed(_OfOwnErrors, Account, frozen=True):
     """Limits that the test's own code gave to ``expect()`` do not hold."""
 
-    SENTENCE = "{explanation}"
-
-    explanation: str
-    """What fails, in a line, as the short summary has it."""
+    errors: tuple[OwnError, ...]
 
 
 class BodySkipped(Account, frozen=True):
@@ -310,10 +344,20 @@ class ReportedByPytest(Account, frozen=True):
 class RankLost(Account, frozen=True):
     """A rank of the job came to no end, or ended in the middle."""
 
-    SENTENCE = unmeasured_text("{problem}")
+    why: decoding.AnyReason
+    """Why it is lost, or why none of them goes on."""
+    process: CacheProcess | None = None
+    """What the process is for, where it is no rank of several."""
+    rank: int | None = None
+    """Which it is; None where all of them stand still."""
+    ranks: int | None = None
 
-    problem: str
-    """The line about it in the job's report."""
+    @property
+    def sentence(self) -> str:
+        line = first_line(str(self.why))
+        if self.rank is None:
+            return unmeasured_text(line)
+        return unmeasured_text(f"{self.process or f'rank {self.rank} of {self.ranks}'}: {line}")
 
 
 class FromReport(Account, frozen=True):

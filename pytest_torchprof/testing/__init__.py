@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_torchprof.testing.fixture_users import asks_for_fixture
 from pytest_torchprof.testing.rule_key import RULE
 
 if TYPE_CHECKING:
@@ -27,4 +28,4 @@ def is_ours(item: pytest.Item) -> bool:
     """Return whether a test is measured: it is marked, asks for the fixture, or a rule of the suite reaches it."""
     if not isinstance(item, pytest.Function):
         return False  # A doctest in a marked module has no body that could be a step.
-    return RULE in item.stash or item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames
+    return RULE in item.stash or item.get_closest_marker("torchprof") is not None or asks_for_fixture(item)

@@ -10,18 +10,28 @@ import pytest
 from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
+from pytest_torchprof.limits import Verdict
 from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.testing import EndedByError
-from pytest_torchprof.report.account import BodyFailed, BodyRaisedOurs, BodySkipped, ExpectFailed, PassedUnexpectedly
+from pytest_torchprof.report.account import (
+    BodyFailed,
+    BodyRaisedOurs,
+    BodySkipped,
+    ExpectFailed,
+    OwnError,
+    PassedUnexpectedly,
+)
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.skips import Skip
     from pytest_torchprof.testing.measurement import Measurement
 
 ENDS: Final = (pytest.skip.Exception, pytest.fail.Exception, pytest.xfail.Exception)
@@ -79,12 +89,12 @@ def failed_by(raised: BaseException, *, in_fixture: bool) -> Ending:
     if not isinstance(raised, TorchprofError):
         asserted = isinstance(raised, AssertionError | pytest.fail.Exception)
         return Ending(by_itself=BodyFailed(type(raised).__name__), outcome=missed if asserted else Outcome.ERROR)
-    line, at = line_of(raised), _raised_at(raised)
+    errors, at = tuple(_as_data(raised)), _raised_at(raised)
     if isinstance(raised, LimitsMissed):
-        return Ending(by_itself=ExpectFailed(line), outcome=missed, raised_at=at)
+        return Ending(by_itself=ExpectFailed(errors), outcome=missed, raised_at=at)
     outcome = outcome_of(raised)
     return Ending(
-        by_itself=BodyRaisedOurs(line),
+        by_itself=BodyRaisedOurs(errors),
         outcome=missed if outcome is Outcome.FAILED else outcome,
         reason=portable(raised.reason),
         raised_at=at,
@@ -109,11 +119,25 @@ def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:
     return next((place for place in reversed(frames) if not is_our_file(place[0])), None)
 
 
-def line_of(problem: TorchprofError) -> str:
+def _as_data(problem: TorchprofError) -> Iterator[OwnError]:
+    """Yield what an error says, of one that says what several do each by itself."""
+    if parts := [part for part in problem.facts if isinstance(part, TorchprofError)]:
+        for part in parts:
+            yield from _as_data(part)
+    elif not_held := tuple(fact for fact in problem.facts if isinstance(fact, Verdict)):
+        yield OwnError(not_held=not_held)
+    elif isinstance(problem, LimitsMissed):
+        yield OwnError(Verbatim(error_line(problem)))  # The text of a plugin, or of the test itself.
+    else:
+        yield OwnError(portable(problem.reason), announced=isinstance(problem, NotMeasured) and problem.announced)
+
+
+def error_line(problem: TorchprofError) -> str:
+    """Return what an error says, in one line."""
     return problem.in_one_line or first_line(str(problem))
 
 
-def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:
+def skipped_at_gate(measurements: Collection[Measurement]) -> Skip | None:
     """Return why the rest of a test was skipped because it looked at a number that this run lacks; else None."""
     gates = (measurement.gate for measurement in measurements)
     return next((gate.reached for gate in gates if gate is not None and gate.reached is not None), None)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
-from pytest_torchprof.report.account import NotJudgedOnCpu
+from pytest_torchprof.reasons.skips import LacksGpu, MeasuringIsOff, ReplayHasNoResult
 from pytest_torchprof.testing.measurement import Gate
 
 if TYPE_CHECKING:
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.measurement import Measurement
-
-OFF: Final = "measuring is off (--torchprof=off)"
 
 
 def guarded(test: MeasuredTest, measurement: Measurement) -> Measurement:
@@ -25,15 +23,15 @@ def guarded(test: MeasuredTest, measurement: Measurement) -> Measurement:
     if (profile := measurement.profile) is None:
         return measurement
     if measurement.stands_in:
-        unanswered = NotJudgedOnCpu(tuple(measurement.unanswerable) or ("GPU numbers",))
-        gate = Gate(f"body passed so far; {unanswered}{test.why_no_gpu()}", READABLE_WITHOUT_GPU)
+        why = LacksGpu(tuple(measurement.unanswerable), test.why_no_gpu(), ended=False)
+        gate = Gate(why, READABLE_WITHOUT_GPU)
     elif options.replay is not None and profile.trace.adoption is None:
-        gate = Gate("a replay does not run the measured code, so there is no result", None)
+        gate = Gate(ReplayHasNoResult(), None)
     profile = profile.with_context(rules=test.state.rules, gate=gate).with_explainer(measurement.explanation)
     return replace(measurement, profile=profile, gate=gate)
 
 
 def unmeasured(measurement: Measurement, *, readable: frozenset[str]) -> Measurement:
     """Return the measurement of a run in which measuring is off: its profile is empty."""
-    gate = Gate(OFF, readable)
+    gate = Gate(MeasuringIsOff(), readable)
     return replace(measurement, profile=Profile.unmeasured(gate=gate), gate=gate)

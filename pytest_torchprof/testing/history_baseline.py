@@ -25,6 +25,7 @@ from pytest_torchprof.reasons.branch import (
     NoRunOfBranch,
     UnmeasuredOnBranch,
 )
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.stores import StoreSilent
 from pytest_torchprof.system.waiting import within
@@ -75,7 +76,7 @@ def _read(asked: HistoryBranch, options: RunOptions, folder: Path) -> KnownBranc
         below = folder_below(Repository.around(options.rootdir), options.rootdir)
     try:
         own = within(PATIENCE_S, lambda: branch_baseline(store_at(asked.where), asked.branch, below))
-        nothing = replace(nothing, refused=tuple(map(str, (*own.refused, *own.damaged))))
+        nothing = replace(nothing, refused=tuple(portable(one.reason) for one in (*own.refused, *own.damaged)))
         if not own.devices:
             return replace(nothing, reason=_no_run(asked, own))
         return _with_entries(nothing, own, options.rootdir)
@@ -120,5 +121,5 @@ def _with_entries(nothing: KnownBranch, own: BranchBaseline, rootdir: Path) -> K
         devices=dict(own.devices),
         runs=runs,
         reasons=reasons,
-        damaged=str(own.damaged[0]) if own.damaged else "",
+        damaged=portable(own.damaged[0].reason) if own.damaged else None,
     )

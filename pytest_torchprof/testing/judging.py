@@ -9,7 +9,7 @@ import pytest
 
 from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.report.account import NotJudgedOnCpu
+from pytest_torchprof.reasons.skips import LacksGpu
 from pytest_torchprof.testing.conclusion import conclude
 from pytest_torchprof.testing.ending import ENDS, ending_of, skipped_at_gate
 from pytest_torchprof.testing.failure import error_of
@@ -57,9 +57,9 @@ def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool
         unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
         unanswerable = {name: None for name in unanswerable if not test.options.warns_of(name)}
         if unanswerable:
-            pytest.skip(f"body passed; {NotJudgedOnCpu(tuple(unanswerable))}{test.why_no_gpu()}")
+            pytest.skip(str(LacksGpu(tuple(unanswerable), test.why_no_gpu())))
         if (reason := skipped_at_gate([own.measurement for own in taken])) is not None:
             # The skip at that look may have been caught by the test.
-            pytest.skip(reason)
+            pytest.skip(str(reason))
         if raised is not None:
             raise raised

@@ -32,9 +32,9 @@ class KnownBranch(Struct, frozen=True, kw_only=True):
     """By device, test and label, the run whose entry it is."""
     reasons: dict[str, decoding.AnyReason] = {}
     """In the same way, why there is no entry; without device: on none."""
-    damaged: str = ""
-    """What is wrong with a record of the branch in which tests are looked for; empty if all can be believed."""
-    refused: tuple[str, ...] = ()
+    damaged: decoding.AnyReason | None = None
+    """What is wrong with a record of the branch in which tests are looked for; None if all can be believed."""
+    refused: tuple[decoding.AnyReason, ...] = ()
     """What is wrong with records that were left out, for the end of the run."""
 
     def run_of(self, environment: Environment, test: str, label: str | None) -> RunOfBranch | None:
@@ -49,7 +49,7 @@ class KnownBranch(Struct, frozen=True, kw_only=True):
             return self.reason
         if (reason := self.reasons.get(key) or self.reasons.get(key_in_file((None, test, label)))) is not None:
             return reason
-        if self.damaged:
+        if self.damaged is not None:
             return RecordDamaged(self.branch, self.damaged)
         if device in self.devices:
             return None

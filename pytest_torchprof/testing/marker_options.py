@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name, read_keyword
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.testing.fixture_users import asks_for_fixture
 from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_marker, own_marker
 from pytest_torchprof.testing.option_values import one_of, read_flag
 from pytest_torchprof.testing.rule_key import RULE
@@ -120,7 +121,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         known=known,
         defaults=run.settings,
         # A test that measures through the fixture may add limits.
-        more_to_come="torchprof" in getattr(item, "fixturenames", ()),
+        more_to_come=asks_for_fixture(item),
     )
     if run.replay is None and not of_rule_alone:  # What a rule asks for was looked at with the rule.
         refuse_unknown_operators(asked)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.testing.fixture_users import asks_for_fixture
 from pytest_torchprof.testing.rule_key import RULE
 
 if TYPE_CHECKING:
@@ -21,16 +22,12 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
     Behind all of them stands what the rules of the suite ask of the test.
     """
     own, rule = own_marker(item), item.stash.get(RULE, None)
-    return own if rule is None else rule.beside(own, alone=own is None and not _asks_for_fixture(item))
+    return own if rule is None else rule.beside(own, alone=own is None and not asks_for_fixture(item))
 
 
 def measured_by_rule_alone(item: pytest.Item) -> bool:
     """Whether nothing but a rule of the suite measures a test."""
-    return RULE in item.stash and own_marker(item) is None and not _asks_for_fixture(item)
-
-
-def _asks_for_fixture(item: pytest.Item) -> bool:
-    return "torchprof" in getattr(item, "fixturenames", ())
+    return RULE in item.stash and own_marker(item) is None and not asks_for_fixture(item)
 
 
 def own_marker(item: pytest.Item) -> dict[str, object] | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Screen
+    from pytest_torchprof.reasons.no_gpu import WhyNoGpu
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.marker_options import TestOptions
@@ -61,12 +62,12 @@ class MeasuredTest(Struct, frozen=True, kw_only=True):
         """What kernels are that no table knows: first as the marker says, then as the ini file and plugins do."""
         return (self.options.own_kernels or NOTHING_DECLARED).before(self.state.own_kernels)
 
-    def why_no_gpu(self) -> str:
-        """Return a text to add where something is not judged without a GPU: why there is none, if that may surprise."""
+    def why_no_gpu(self) -> WhyNoGpu | None:
+        """Return why there is no GPU, if that may surprise where something is not judged without one."""
         if self.state.options.replay is not None:
-            return ""
+            return None
         lack = capture.no_gpu()
-        return f"; torch sees none: {lack.text}" if lack.surprising else ""
+        return lack if lack.surprising else None
 
     def profile_of(self, trace: Trace) -> Profile:
         """Return the profile of a recording, in which kernels that no table knows are what the test says."""

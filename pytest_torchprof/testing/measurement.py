@@ -12,6 +12,7 @@ from pytest_torchprof.limits.evidence import CaughtByTest
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.reasons.errors import NotMeasured, describe, not_measured
 from pytest_torchprof.reasons.measuring import NothingMeasured
+from pytest_torchprof.reasons.skips import LookedAtNumber
 from pytest_torchprof.reasons.testing import EndedByError
 
 if TYPE_CHECKING:
@@ -22,22 +23,23 @@ if TYPE_CHECKING:
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.skips import Skip
 
 
 class Gate(Struct, eq=False):
     """Skips the test when it looks at a number that this run does not have."""
 
-    reason: str
+    why: Skip
     readable: frozenset[str] | None
     """The names that may be looked at; None: all but the result of the measured code."""
-    reached: str | None = None
+    reached: Skip | None = None
     """Why the rest of the test was skipped; None if it has not looked. The test may have caught the skip."""
 
     def __call__(self, name: str) -> None:
         """Skip the test unless the name may be looked at."""
         if name == "result" if self.readable is None else name not in self.readable:
-            self.reached = f"{self.reason}, profile.{name}"
-            pytest.skip(self.reached)
+            self.reached = LookedAtNumber(self.why, name)
+            pytest.skip(str(self.reached))
 
 
 class Measurement(Struct, frozen=True, kw_only=True):

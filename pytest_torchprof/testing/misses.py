@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from pytest_torchprof.reasons.error_texts import ErrorTexts
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, error_of_texts
 from pytest_torchprof.report.outcome import Outcome
-from pytest_torchprof.testing.ending import is_skip, line_of, outcome_of
+from pytest_torchprof.testing.ending import error_line, is_skip, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,12 +81,12 @@ def _as_one(problems: Iterable[TorchprofError]) -> TorchprofError | None:
     first = in_order[0]
     texts = ErrorTexts(
         "\n\n".join(problem.text for problem in in_order),
-        "\n".join(problem.brief or line_of(problem) for problem in in_order),
-        "; also: ".join(map(line_of, in_order)),
+        "\n".join(problem.brief or error_line(problem) for problem in in_order),
+        "; also: ".join(map(error_line, in_order)),
         partial(_in_columns, in_order),
     )
     unmeasured = [problem.reason for problem in in_order if isinstance(problem, NotMeasured)]
-    error = error_of_texts(texts, unmeasured, also_missed=outcome_of(first) is Outcome.FAILED)
+    error = error_of_texts(texts, unmeasured, also_missed=outcome_of(first) is Outcome.FAILED, facts=in_order)
     return error.with_traceback(first.__traceback__)
 
 

@@ -18,6 +18,7 @@ from pytest_torchprof.testing import REFUSAL, RUN, STATE
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.collection import OPTIONS, REFUSED, require_gpu, state_of
 from pytest_torchprof.testing.compile_cache import why_no_phase
+from pytest_torchprof.testing.fixture_users import asks_for_fixture
 from pytest_torchprof.testing.marker_options import read_test_options
 from pytest_torchprof.testing.markers import marked_since
 from pytest_torchprof.testing.measured_test import MeasuredTest
@@ -47,7 +48,7 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
     item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith(PREFIX)]
     return TestRun(
         test=_plan(state, item),
-        uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
+        uses_fixture=asks_for_fixture(item),
     )
 
 

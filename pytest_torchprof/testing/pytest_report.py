@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from pytest_torchprof.capture.observers import is_our_file
 from pytest_torchprof.reasons.errors import TorchprofError, find_own_error, saying
+from pytest_torchprof.testing.ending import error_line
 from pytest_torchprof.testing.reported import agree_with_expected, agree_with_report, is_unexpected_pass
 from pytest_torchprof.testing.workers import BRIEF, CODE, COLUMNS, ONE_LINE, WHOLE
 from pytest_torchprof.text import first_line
+from pytest_torchprof.text.of_pytest import as_skip, why_skipped
 from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
@@ -161,12 +163,8 @@ def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:
     """Let the short summary, and JUnit's message, say what fails, without the name of a class in front of it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None and isinstance(problem, TorchprofError):
-        crash.message = _in_one_line(problem)
+        crash.message = error_line(problem)
         setattr(report, ONE_LINE, crash.message)
-
-
-def _in_one_line(problem: TorchprofError) -> str:
-    return problem.in_one_line or first_line(str(problem))
 
 
 class OneLine(Struct, frozen=True):
@@ -218,7 +216,7 @@ def _mend_expectation(
         # That nothing was measured, or that the impossible was asked for, is not the failure that was expected.
         report.outcome = "failed"
         report.longrepr = str(hidden)
-        setattr(report, ONE_LINE, _in_one_line(hidden))
+        setattr(report, ONE_LINE, error_line(hidden))
         del report.wasxfail
         expected = False
     passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
@@ -226,7 +224,7 @@ def _mend_expectation(
     if report.when == "call" and passed and is_unexpected and run is not None and (reason := run.why_unjudged):
         # It may well fail only by its limits: that it has passed without them says nothing.
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {reason}")
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, as_skip(reason))
         if expected:
             del report.wasxfail
 
@@ -241,6 +239,6 @@ def line_of(report: pytest.TestReport) -> str:
     """Return why a phase failed or was skipped, in a line."""
     longrepr: Any = report.longrepr
     if isinstance(longrepr, tuple):
-        return first_line(longrepr[2].removeprefix("Skipped: "))
+        return first_line(why_skipped(longrepr[2]))
     crash = getattr(longrepr, "reprcrash", None)
     return first_line(str(getattr(crash, "message", None) or longrepr or ""))

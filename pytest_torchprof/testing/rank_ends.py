@@ -9,13 +9,14 @@ from pytest_torchprof.capture.rank_messages import WORST_FIRST, PhaseEnd, expect
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.error_texts import unmeasured_text
-from pytest_torchprof.reasons.errors import NotMeasured, describe
-from pytest_torchprof.reasons.other_ranks import explained
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, describe
+from pytest_torchprof.reasons.other_ranks import SubtestFailed, explained
 from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
 from pytest_torchprof.report.outcome import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.pytest_report import line_of
 from pytest_torchprof.testing.workers import CODE, HAND_OVER, nodeid_of
+from pytest_torchprof.text.of_pytest import as_skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.capture.lockstep import OtherRanks
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.session import RunState
 
 _RESULTS: Final = {"failed": Outcome.FAILED, "skipped": Outcome.SKIPPED, "xfailed": Outcome.XFAILED}
@@ -53,11 +55,11 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
 @contextmanager
 def announcing_the_end(others: OtherRanks | None) -> Iterator[None]:
     """Around all tests of a run: tell the other ranks when it is over, and why, if not all tests have run."""
-    why = ""
+    why: Reason | str = ""
     try:
         yield
     except BaseException as problem:
-        why = describe(problem)
+        why = portable(problem.reason) if isinstance(problem, TorchprofError) else describe(problem)
         raise
     finally:
         if others is not None:
@@ -68,7 +70,7 @@ def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:
     if hasattr(report, "wasxfail") and report.skipped:
         return PhaseEnd("xfailed", report.wasxfail.removeprefix("reason: "))
     if report.passed and report.when == "call" and not hasattr(report, "wasxfail") and not item.stash[PASSED]:
-        return PhaseEnd("failed", "a subtest failed")
+        return PhaseEnd("failed", SubtestFailed())
     return PhaseEnd(report.outcome, line_of(report))
 
 
@@ -80,7 +82,7 @@ def _take_over(state: RunState, report: pytest.TestReport, number: int, end: Pha
     else:
         vars(report).pop("wasxfail", None)
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {message}")
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, as_skip(message))
         if end.outcome == "xfailed":
             report.wasxfail = message
     state.overrule(nodeid_of(item), _RESULTS[end.outcome], ended)

@@ -67,7 +67,7 @@ def _write_refused(state: RunState, terminalreporter: Any) -> None:
     history = state.options.history_baseline
     refused = () if history is None else history.refused
     for problem in refused[:_MOST_REFUSED]:
-        _write(terminalreporter, f"torchprof: left out of the baseline: {printable(problem)}", yellow=True)
+        _write(terminalreporter, f"torchprof: left out of the baseline: {printable(str(problem))}", yellow=True)
     if more := and_more(len(refused) - _MOST_REFUSED):
         _write(terminalreporter, f"torchprof: left out of the baseline:{more}", yellow=True)
 

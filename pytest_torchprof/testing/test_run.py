@@ -21,6 +21,7 @@ from pytest_torchprof.reasons.errors import (
     find_own_error,
 )
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.skips import LimitsNotJudged
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.marker_options import MARKER_OPTIONS
@@ -85,13 +86,13 @@ class TestRun(Struct, kw_only=True):
         )
 
     @property
-    def why_unjudged(self) -> str | None:
+    def why_unjudged(self) -> LimitsNotJudged | None:
         """Why its limits are not judged, by the run's own choice; None if they are, or if it has none."""
         if self.test.state.options.enabled:
             return None
         limits = [*self.test.options.limits, *(asked for taken in self.measurements.values() for asked in taken.limits)]
-        names = ", ".join(dict.fromkeys(asked.limit.name for asked in limits))
-        return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None
+        names = tuple(dict.fromkeys(asked.limit.name for asked in limits))
+        return LimitsNotJudged(names) if names else None
 
     def use_fixture(self) -> None:
         """Take note that the test, or one of its fixtures, asks for the fixture."""

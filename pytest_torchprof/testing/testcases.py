@@ -39,7 +39,7 @@ def judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
     marked: tuple[Any, ...] = (item.obj, item.cls)  # type: ignore[attr-defined]
     is_expected = any(getattr(holder, "__unittest_expecting_failure__", False) for holder in marked)
     if is_expected and (reason := run.why_unjudged):
-        raise unittest.SkipTest(reason)
+        raise unittest.SkipTest(str(reason))
 
 
 def hand_over(fixture: Torchprof, instance: object) -> Torchprof:

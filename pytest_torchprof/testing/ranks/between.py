@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.capture.session import another_profiler_runs
 from pytest_torchprof.capture.torch_store import collectives_of_groups, new_store
-from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.testing.ranks.task import LeftBehind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,25 +46,25 @@ class Between:
         self._kept = None if self._state is not None and group is self._state.own_group else group
 
     @property
-    def left(self) -> str:
-        """What a test has left behind that no job of its own would have; empty if another test may follow."""
+    def left(self) -> LeftBehind | None:
+        """What a test has left behind that no job of its own would have; None if another test may follow."""
         group = process_group()
         own = group is not None and self._state is not None and group is self._state.own_group
         if not own and group is not self._kept:
-            return "a process group was left" if group is not None else "the process group is gone"
+            return LeftBehind.PROCESS_GROUP if group is not None else LeftBehind.NO_PROCESS_GROUP
         if own and self._kept is not None:
-            return "the process group is another one"
+            return LeftBehind.OTHER_PROCESS_GROUP
         torch: Any = sys.modules.get("torch")
         if torch is None:
-            return ""
-        if (where := another_profiler_runs()) is not None:
-            return f"a profiler runs {where}"
+            return None
+        if another_profiler_runs() is not None:
+            return LeftBehind.PROFILER
         try:
             if torch.cuda.is_available() and torch.cuda.is_initialized():
                 torch.cuda.current_stream().query()
-        except RuntimeError as problem:  # The device cannot be used any more.
-            return describe(problem)
-        return ""
+        except RuntimeError:
+            return LeftBehind.BROKEN_DEVICE
+        return None
 
     @property
     def groups(self) -> Mapping[str, int]:

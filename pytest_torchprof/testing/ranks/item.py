@@ -15,6 +15,7 @@ from pytest_torchprof.testing.ranks.reports import place_of, short_of
 from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
 from pytest_torchprof.testing.workers import BRIEF, COLUMNS, nodeid_of
+from pytest_torchprof.text.of_pytest import as_skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +121,7 @@ class JobItem(pytest.Item):
                 setattr(report, BRIEF, [verdict.text(short=True, columns=columns), verdict.line])
         elif verdict.outcome != "passed":
             file, line = place_of(first) or (str(self.path), self._place[1] or 0)
-            report.outcome, report.longrepr = "skipped", (file, line, f"Skipped: {verdict.line}")
+            report.outcome, report.longrepr = "skipped", (file, line, as_skip(verdict.line))
         report.sections += verdict.sections
 
 

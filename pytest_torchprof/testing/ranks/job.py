@@ -91,7 +91,7 @@ def _are_reusable(ranks: Sequence[RankEnd]) -> bool:
         counts.setdefault(name, set()).add(count)
     in_step = all(len(those) == 1 and min(those) >= 0 for those in counts.values())
     kept = {bool(rank.last.groups) for rank in ranks}
-    return in_step and len(kept) == 1 and all(rank.last.goes_on and not rank.last.left for rank in ranks)
+    return in_step and len(kept) == 1 and all(rank.last.goes_on and rank.last.left is None for rank in ranks)
 
 
 class _Job:

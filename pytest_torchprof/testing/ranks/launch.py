@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.reasons.lost_ranks import (
+    CacheProcess,
     RankDied,
     RankEndedByLauncher,
     RankLostWithLauncher,
     RankOutlasted,
     RankStoodStill,
+    StoppedAt,
 )
 from pytest_torchprof.system.processes import end as end_process
 from pytest_torchprof.system.processes import is_there
@@ -82,11 +84,13 @@ class JobPlan(Struct, frozen=True, kw_only=True):
         return not self.replays and self.phase is None
 
     @property
-    def process(self) -> str:
-        """The name of its process in messages, if that is no rank of several; else empty."""
+    def process(self) -> CacheProcess | None:
+        """What its process is for, if that is no rank of several."""
         if self.phase is None:
-            return ""
-        return f"the process {'that fills the caches' if self.phase.fills else f'with {self.phase.name} caches'}"
+            return None
+        if self.phase.fills:
+            return CacheProcess.FILLS
+        return CacheProcess.COLD if self.phase.name == "cold" else CacheProcess.WARM
 
 
 class LostRank(Struct, frozen=True, kw_only=True):
@@ -118,10 +122,9 @@ class Place(Struct, frozen=True, kw_only=True):
         return RankStoodStill(goal=self.sign.goal, waited=self.sign.waits, at=self.at)
 
     @property
-    def at(self) -> str:
-        """Return a text with the line and the collective."""
-        line = "where it was is not known" if self.stack is None else self.stack.innermost
-        return f"{line}, {self.collective}" if self.collective else line
+    def at(self) -> StoppedAt:
+        """The line and the collective."""
+        return StoppedAt("" if self.stack is None else self.stack.innermost, self.collective)
 
 
 _NOWHERE: Final = Place(sign=None, stack=None, collective="")
@@ -133,7 +136,7 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
     """The lost ranks; first the one that ended the job."""
-    process: str = ""
+    process: CacheProcess | None = None
     """What messages call its process, where that is no rank of several."""
     silent_s: float | None = None
     """For how long no rank had made progress, if the job was given up for that."""

@@ -10,6 +10,7 @@ import pytest
 from pytest_torchprof.testing.pytest_report import line_of
 from pytest_torchprof.testing.workers import BRIEF, CODE
 from pytest_torchprof.text import first_line
+from pytest_torchprof.text.of_pytest import why_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +39,7 @@ def failure(when: str, text: str = "", line: str = "", *, ended_s: float = 0.0) 
 def text_of(report: pytest.TestReport) -> str:
     """Return the whole text of why a phase failed or was skipped."""
     longrepr: Any = report.longrepr
-    return str(longrepr[2]).removeprefix("Skipped: ") if isinstance(longrepr, tuple) else report.longreprtext
+    return why_skipped(longrepr[2]) if isinstance(longrepr, tuple) else report.longreprtext
 
 
 def short_of(report: pytest.TestReport) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -87,6 +88,21 @@ def read_turn(folder: Path, number: int) -> Turn | None:
         return None
 
 
+class LeftBehind(Enum):
+    """What a test may leave behind that keeps other tests from running in its process."""
+
+    PROCESS_GROUP = "process group"
+    """One that is neither this package's nor a shared fixture's."""
+    NO_PROCESS_GROUP = "no process group"
+    """That of a shared fixture is gone."""
+    OTHER_PROCESS_GROUP = "other process group"
+    """This package's has taken the place of a shared fixture's."""
+    PROFILER = "profiler"
+    """It still runs."""
+    BROKEN_DEVICE = "broken device"
+    """It cannot be used any more."""
+
+
 class LastWord(Struct, frozen=True, kw_only=True):
     """The state of a rank at the end of a test."""
 
@@ -96,8 +112,8 @@ class LastWord(Struct, frozen=True, kw_only=True):
     """pytest's exit status, 0 if it goes on; None if the rank did not come to the test's end."""
     goes_on: bool = False
     """Whether the rank waits for another test."""
-    left: str = ""
-    """What the test has left behind that keeps other tests from running in its process."""
+    left: LeftBehind | None = None
+    """What the test has left behind; None if another test may follow."""
     groups: Mapping[str, int] = {}
     """How many collectives the rank has taken part in, by process group that stays."""
 

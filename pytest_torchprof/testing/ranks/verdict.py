@@ -12,8 +12,9 @@ from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.capture.rank_messages import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.decoding import portable
 from pytest_torchprof.reasons.error_texts import unmeasured_text
-from pytest_torchprof.reasons.lost_ranks import TestDidNotRunOnRank
+from pytest_torchprof.reasons.lost_ranks import CacheProcess, TestDidNotRunOnRank
 from pytest_torchprof.reasons.ranks_started import NoRankGoesOn
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
@@ -46,8 +47,8 @@ class RankVerdict(Struct, frozen=True, kw_only=True):
     """The verdict of one rank: that of the phase whose report decides it, or its loss."""
 
     rank: Rank
-    process: str = ""
-    """Its name in messages, if it is no rank of several."""
+    process: CacheProcess | None = None
+    """What its process is for, if it is no rank of several."""
     outcome: str
     report: pytest.TestReport
     lost: Reason | None = None
@@ -58,7 +59,7 @@ class RankVerdict(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Its name in messages."""
-        return self.process or str(self.rank)
+        return str(self.process or self.rank)
 
     @property
     def line(self) -> str:
@@ -90,10 +91,20 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         if self.outcome == "passed":
             return ""
         if self.job.silent_s is not None:
-            lost = {verdict.rank.number: verdict.lost for verdict in self.ranks if verdict.lost}
-            return str(NoRankGoesOn(self.job.silent_s, tuple(lost), tuple(lost.values())))
+            return str(self._why_silent(self.job.silent_s))
         alike = all(verdict.outcome == self.outcome and verdict.line == self.first.line for verdict in self.ranks)
         return self.first.line if alike and not self.first.lost else f"{self.first.name}: {self.first.line}"
+
+    def _why_silent(self, silent_s: float) -> NoRankGoesOn:
+        lost = {verdict.rank.number: verdict.lost for verdict in self.ranks if verdict.lost}
+        return NoRankGoesOn(silent_s, tuple(lost), tuple(lost.values()))
+
+    def loss(self, why: Reason) -> RankLost:
+        """Return what there is to say where the rank that speaks for it is lost for this reason: or none goes on."""
+        first, silent_s = self.first, self.job.silent_s
+        if silent_s is not None:
+            return RankLost(self._why_silent(silent_s))
+        return RankLost(portable(why), first.process, first.rank.number, first.rank.world)
 
     @property
     def expected(self) -> str | None:
@@ -222,10 +233,14 @@ def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
     first = verdict.first
     if verdict.outcome == "failed" and first.lost is not None:
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
-        account = (RankLost(verdict.line),)
         why = first.lost if first.process else OfRank(first.rank.number, first.lost)
         worst[None] = replace(
-            known, label=None, outcome=Outcome.NOT_MEASURED, account=account, reason=why, for_ranks=False
+            known,
+            label=None,
+            outcome=Outcome.NOT_MEASURED,
+            account=(verdict.loss(first.lost),),
+            reason=why,
+            for_ranks=False,
         )
     elif verdict.outcome == "failed" and not any(result.outcome.is_failure for result in worst.values()):
         # A rank failed before it measured, or after.
