@@ -13,7 +13,7 @@ from pytest_torchprof.limits.evidence import SkippedGraph
 from pytest_torchprof.limits.seen import FallbackKernels, GraphReplays, NoGraphLaunched, OutsideGraphs
 from pytest_torchprof.profiles import load
 from pytest_torchprof.reasons.catalogue import from_plain
-from pytest_torchprof.reasons.compiler_events import NoReasonGiven, RegionInside
+from pytest_torchprof.reasons.compiler_events import RegionInside, TorchSilent
 from pytest_torchprof.reasons.compiling import (
     GivenUpBefore,
     NoEvidence,
@@ -246,12 +246,12 @@ OF_EARLIER_VERSIONS = {
 
 def test_texts_of_earlier_versions_read_as_what_is_recorded_now(recorded):
     """They wrote words of their own where torch gives none."""
-    silent = {"cause": "no-reason-given"}
+    silent = {"cause": "torch-silent"}
     now = {name: [{**event, "reason": silent} for event in events] for name, events in OF_EARLIER_VERSIONS.items()}
     before, after = (
         recorded(region("0/0", 0, 10), compiled={**EVIDENCE, **evidence}) for evidence in (OF_EARLIER_VERSIONS, now)
     )
-    assert after.compile.graph_breaks[0].reason == after.compile.recompiles[0].reason == NoReasonGiven()
+    assert after.compile.graph_breaks[0].reason == after.compile.recompiles[0].reason == TorchSilent()
     for limit in ("max_graph_breaks", "max_recompiles"):
         told = [[str(line) for line in misses(profile, **{limit: 0}).evidence] for profile in (before, after)]
         assert told[0] == told[1] != []

@@ -69,7 +69,7 @@ from pytest_torchprof.reasons.command_line_fleet import NoQuantity, OtherRunTher
 from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, TestFailed
 from pytest_torchprof.reasons.commits_measured import BadNotAfterGood, Kinship
 from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
-from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, NoReasonGiven
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, TorchSilent
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch, Unobserved
 from pytest_torchprof.reasons.composed import CuptiUser, OfRank
 from pytest_torchprof.reasons.contradictions import (
@@ -228,7 +228,7 @@ FEW = {
     "AnyWhyUncompiled | str": SettingInForce(UnderMode("<mode>")),
     "AnyFreshFailure | str | None": None,
     "AnySetting | str": CompilingDisabled(),
-    "AnyCompilerEvent | str": NoReasonGiven(),
+    "AnyCompilerEvent | str": TorchSilent(),
     "Unobserved": Unobserved.NO_CALL,
     "tuple[CuptiUser, ...]": (CuptiUser.PROTON,),
     "tuple[LockHolder, ...] | str": (LockHolder(4711, "python", "<test>"),),

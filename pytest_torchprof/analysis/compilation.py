@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
-from pytest_torchprof.reasons.compiler_events import CompiledInWindow, InductorSilent, RegionInside
+from pytest_torchprof.reasons.compiler_events import InductorSilent, RegionInside, SeenCompiledAgain
 from pytest_torchprof.reasons.compiling import (
     CompiledCodeOnOtherThread,
     NoEvidence,
@@ -349,7 +349,7 @@ def _recompiles(
 ) -> tuple[tuple[Recompile, ...] | None, Reason | None]:
     if evidence is None:
         again = compiled_again(trace, seen)
-        shown = tuple(Recompile(reason=CompiledInWindow(identity)) for identity in again)
+        shown = tuple(Recompile(reason=SeenCompiledAgain(identity)) for identity in again)
         return shown or None, unknown
     if unseen := _why_unseen(evidence):
         return None, unseen

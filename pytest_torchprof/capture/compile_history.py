@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import observers, torch_compile
 from pytest_torchprof.capture.torch_compile import CodeLine
-from pytest_torchprof.reasons.compiler_events import DataDependentJump, NoReasonGiven, ReasonForgotten
+from pytest_torchprof.reasons.compiler_events import DataDependentJump, ReasonForgotten, TorchSilent
 from pytest_torchprof.trace.compile_evidence import GraphBreak
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 def break_of_reason(reason: DynamoReason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
     """Return a graph break; without code of the user's around it, its place is the user's last line in `caller`."""
-    said = short_reason(reason.text)
-    is_jump = said is not None and said.startswith("generic_jump")
-    why = DataDependentJump(said) if said is not None and is_jump else said
+    text = short_reason(reason.text)
+    is_jump = text is not None and text.startswith("generic_jump")
+    why = DataDependentJump(text) if text is not None and is_jump else text
     innermost = reason.stack[-1] if reason.stack else None
     place = _user_place(reason.stack)
     inferred = None if place else _user_place(caller)
@@ -49,8 +49,8 @@ def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
         place = CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
     user = _user_place(line_of_code for line_of_code in (frame, place) if line_of_code)
-    said = attempt.failure or ""
-    return _break(short_reason(said), user or place, place, explanation=_explanation(said))
+    text = attempt.failure or ""
+    return _break(short_reason(text), user or place, place, explanation=_explanation(text))
 
 
 def break_of_code(why: AnyCompilerEvent, code: CodeType) -> GraphBreak:
@@ -98,7 +98,7 @@ def _break(
     explanation: str | None = None,
 ) -> GraphBreak:
     return GraphBreak(
-        reason=NoReasonGiven() if why is None else why,
+        reason=TorchSilent() if why is None else why,
         explanation=explanation,
         file=place.file if place else None,
         line=place.line if place else None,

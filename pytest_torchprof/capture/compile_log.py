@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.source_lines import name_in_source
 from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.capture.compile_history import caller_of, compile_history, is_torchs_own, short_reason
-from pytest_torchprof.reasons.compiler_events import NoGuardFailed, NoReasonGiven
+from pytest_torchprof.reasons.compiler_events import NoGuardFailed, TorchSilent
 from pytest_torchprof.trace.compile_evidence import Recompile
 
 if TYPE_CHECKING:
@@ -237,8 +237,8 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
 def _why_again(guard: str | None) -> AnyCompilerEvent | str:
     if not guard:
         return NoGuardFailed()
-    said = short_reason(guard)
-    return NoReasonGiven() if said is None else re.sub(r"^\d+/\d+: ", "", said)
+    text = short_reason(guard)
+    return TorchSilent() if text is None else re.sub(r"^\d+/\d+: ", "", text)
 
 
 def _again(compilation: Compilation, before: list[Compilation]) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.reasons.capturing import CaptureFailed, Forked
-from pytest_torchprof.reasons.fresh_processes import EndedSilently, NotDoneInTime, NotStarted
+from pytest_torchprof.reasons.fresh_processes import EndedSilently, FreshNotStarted, NotDoneInTime
 from pytest_torchprof.reasons.gpu_trouble import (
     CuptiRefusal,
     DeviceTrouble,
@@ -214,7 +214,7 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S, bare: bool = False)
     try:
         done = run(command, env=environment, limit_s=limit_s)
     except OSError as error:
-        return FreshProcess(launched=_LAUNCHED, failure=NotStarted(str(error.strerror or error)))
+        return FreshProcess(launched=_LAUNCHED, failure=FreshNotStarted(str(error.strerror or error)))
     if done.status is None:
         return FreshProcess(launched=_LAUNCHED, failure=NotDoneInTime(limit_s))
     counted = re.search(r"^kernels (\d+)\s*$", done.output, re.MULTILINE)

@@ -11,7 +11,7 @@ class CompilerEvent(Statement, frozen=True, tag_field="cause"):
     """What is known of a graph break, a recompile, or a CUDA graph that was not made, beside torch's words."""
 
 
-class NoReasonGiven(CompilerEvent, frozen=True):
+class TorchSilent(CompilerEvent, frozen=True):
     """Torch's text is empty."""
 
     SENTENCE = "no reason given"
@@ -32,9 +32,9 @@ class GeneratorRefused(CompilerEvent, frozen=True):
 class DataDependentJump(CompilerEvent, frozen=True):
     """A jump depends on data; Dynamo's own words name only the instruction."""
 
-    SENTENCE = "Data-dependent branching: {said}"
+    SENTENCE = "Data-dependent branching: {instruction}"
 
-    said: str
+    instruction: str
 
 
 class RegionInside(CompilerEvent, frozen=True):
@@ -52,7 +52,7 @@ class NoGuardFailed(CompilerEvent, frozen=True):
     SENTENCE = "no guard failed: what was compiled before is gone, as after torch._dynamo.reset()"
 
 
-class CompiledInWindow(CompilerEvent, frozen=True):
+class SeenCompiledAgain(CompilerEvent, frozen=True):
     """The trace shows that code was compiled again."""
 
     SENTENCE = "compiled again inside the window ({compile_id})"

@@ -12,7 +12,7 @@ class FreshFailure(Statement, frozen=True, tag_field="failure"):
     """Why a fresh process did not come to an end; where Python says it, its words are told instead."""
 
 
-class NotStarted(FreshFailure, frozen=True):
+class FreshNotStarted(FreshFailure, frozen=True):
     """The system refuses to start it."""
 
     SENTENCE = "it could not be started: {error}"

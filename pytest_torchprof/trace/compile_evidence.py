@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotatio
 
 from msgspec import Struct
 
-from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, NoReasonGiven
+from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, TorchSilent
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.uncompiled import AnySetting, AnyWhyUncompiled  # noqa: TC001 - as above
 from pytest_torchprof.text import counted
@@ -17,7 +17,7 @@ from pytest_torchprof.trace.caches import CompileCaches, Count  # noqa: TC001 - 
 class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place where compiled code ends; file, line and function are None if only the trace shows it."""
 
-    reason: AnyCompilerEvent | str = NoReasonGiven()
+    reason: AnyCompilerEvent | str = TorchSilent()
     """The first line of Dynamo's reason; what is known where there is none, with its kind as ``cause``."""
     file: str | None = None
     line: int | None = None
@@ -40,7 +40,7 @@ class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Recompile(Struct, frozen=True, kw_only=True):
     """A frame that was compiled again because a guard failed; places are None if only the trace shows it."""
 
-    reason: AnyCompilerEvent | str = NoReasonGiven()
+    reason: AnyCompilerEvent | str = TorchSilent()
     """The guard that failed, in Dynamo's words, or what is known instead, as of a graph break."""
     function: str | None = None
     file: str | None = None
