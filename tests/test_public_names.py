@@ -9,6 +9,7 @@ import typing
 
 import pytest
 import torch
+from msgspec import Struct
 
 import pytest_torchprof
 import pytest_torchprof.errors
@@ -45,7 +46,13 @@ MEMBERS = dict(members())
 def test_its_annotations_can_be_read(name):
     # This package imports torch where it measures, reasons where there are some, and limits where they are judged; for
     # a name in an annotation it imports none of them.
-    known = {"torch": torch, "Reason": Reason, "WhyUnreadable": WhyUnreadable, "LimitsOfProfile": LimitsOfProfile}
+    known = {
+        "torch": torch,
+        "Struct": Struct,
+        "Reason": Reason,
+        "WhyUnreadable": WhyUnreadable,
+        "LimitsOfProfile": LimitsOfProfile,
+    }
     typing.get_type_hints(plain(MEMBERS[name]), localns=known)
 
 

@@ -16,6 +16,8 @@ from pytest_torchprof.text import first_line, is_huge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from msgspec import Struct
+
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
@@ -34,7 +36,7 @@ class TorchprofError(Exception):
 
     _reason: Reason | None = None
     _texts = ErrorTexts()
-    facts: tuple[object, ...] = ()
+    facts: tuple[Struct | TorchprofError, ...] = ()
     """The verdicts on limits of which it says all that it says, or the errors; empty where the reason is all."""
 
     def __init__(self, text: str = "", code: str | None = None, *, texts: ErrorTexts | None = None) -> None:
@@ -173,7 +175,11 @@ class LimitsMissed(AssertionError, TorchprofError):
 
 
 def error_of_texts(
-    texts: ErrorTexts, unmeasured: Sequence[Reason], *, also_missed: bool = False, facts: Iterable[object] = ()
+    texts: ErrorTexts,
+    unmeasured: Sequence[Reason],
+    *,
+    also_missed: bool = False,
+    facts: Iterable[Struct | TorchprofError] = (),
 ) -> LimitsMissed | NotMeasured:
     """Return the error for what does not hold; *not measured* wins, since an expected failure must not hide it.
 

@@ -76,7 +76,7 @@ def _read(asked: HistoryBranch, options: RunOptions, folder: Path) -> KnownBranc
         below = folder_below(Repository.around(options.rootdir), options.rootdir)
     try:
         own = within(PATIENCE_S, lambda: branch_baseline(store_at(asked.where), asked.branch, below))
-        nothing = replace(nothing, refused=tuple(portable(one.reason) for one in (*own.refused, *own.damaged)))
+        nothing = replace(nothing, refused=tuple(portable(problem.reason) for problem in (*own.refused, *own.damaged)))
         if not own.devices:
             return replace(nothing, reason=_no_run(asked, own))
         return _with_entries(nothing, own, options.rootdir)
