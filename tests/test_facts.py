@@ -96,7 +96,6 @@ FOREIGN = {
     "report/ci.py": ("characters that commands of CI services need escaped", "_escape_data"),
     "testing/rank_ends.py": ("pytest's reports of skips", "_own_end"),
     "testing/ranks/launch.py": ("torchrun's log, and Python's of a fatal error", "statuses_of _last_lines"),
-    "testing/ranks/placing.py": ("words of a command line", "_words"),
     "testing/ranks/stacks.py": ("Python's stacks", "_main_stack"),
     "testing/tolerance.py": ("what users write as a tolerance", "_number tolerance_in"),
     "text/__init__.py": (
@@ -696,6 +695,8 @@ IN_RECORDINGS = {
     "CompileEvidence.entered_under": "settings of torch.compile, of earlier versions",
     "CompileEvidence.seen_instead": "what kept Dynamo away, of earlier versions",
     "PhaseEnd.why": "pytest's words",
+    "RunEnd.why": "Python's of an exception, where it is no error of ours",
+    "GraphBreak.explanation": "torch's",
 }
 """Words that stand so in recordings, baselines and reports which have to be read for good."""
 
@@ -721,7 +722,7 @@ VALUES_OF_RUNS = {
     "Ending.raised_at": "a file and a line",
     "FamilyTime.library": "a library",
     "HandedBaselines.formers": "labels",
-    "JobPlan.words": "of a command line",
+    "JobPlan.arguments": "of a command line",
     "Judgement.blamed": "a file and a line",
     "MeasuredTest.properties": "names and values for JUnit",
     "RunOptions.forced": "options of the marker",

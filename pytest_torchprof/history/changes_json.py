@@ -111,7 +111,7 @@ class TimesRow(TimesKey, frozen=True, kw_only=True):
     segments: tuple[SegmentRow, ...]
 
 
-class _Event(Struct, frozen=True, kw_only=True):
+class _EventOfCommits(Struct, frozen=True, kw_only=True):
     id: str
     accepted: str | None
     remarks: list[str]
@@ -122,7 +122,7 @@ class _Event(Struct, frozen=True, kw_only=True):
     moved: dict[str, tuple[Value, Value]]
 
 
-class EventRow(_Event, frozen=True, kw_only=True):
+class EventRow(_EventOfCommits, frozen=True, kw_only=True):
     """Changes of several series that the same commits can have made."""
 
     came: dict[str, int]
@@ -130,7 +130,7 @@ class EventRow(_Event, frozen=True, kw_only=True):
     tests: tuple[ChangeRow, ...]
 
 
-class TimeEventRow(_Event, frozen=True, kw_only=True):
+class TimeEventRow(_EventOfCommits, frozen=True, kw_only=True):
     """Steps of several series of times that the same commits can have made."""
 
     tests: tuple[StepRow, ...]
