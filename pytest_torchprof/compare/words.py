@@ -231,30 +231,6 @@ def _undecided_words(undecided: Undecided | None) -> str:
     return "its samples were taken with {}, this run's with {}".format(*sides)
 
 
-def _loses(change: Change) -> bool:
-    """Whether a kernel is gone, or runs less often."""
-    fewer = change.kind == "count" and (change.new or 0) < (change.old or 0)
-    return fewer or change.kind in ("removed", "changed", "renamed", "replaced")
-
-
-def new_words(changes: Iterable[Change]) -> str:
-    """Return "20 new pointwise kernels: no longer fused, or added"; empty where a step runs none more often.
-
-    Where no kernel is gone that may have done their work, it says so.
-    """
-    changes = tuple(changes)
-    of_step: dict[int, Counter[str | None]] = {}
-    for change in changes:
-        if change.fails and change.kind in ("added", "count"):
-            of_step.setdefault(change.step, Counter())[change.after[0].family] += change.times
-    families = max(of_step.values(), key=Counter.total, default=Counter())
-    noun = f"new {next(iter(families))} kernel" if len(families) == 1 and None not in families else "new kernel"
-    why = ""
-    if [*families] == ["pointwise"]:
-        why = ": no longer fused, or added" if any(map(_loses, changes)) else ", and none is gone"
-    return f"{counted(families.total(), noun)}{why}" if families else ""
-
-
 def place_lines(change: Change, more: int = 0) -> Iterator[str]:
     """Yield the places at which the user's code launched the kernels of a change, a line each.
 
