@@ -15,6 +15,7 @@ from facts import WORSE, of_no_use, reasons_in
 
 from pytest_torchprof.baseline import file as baseline_file
 from pytest_torchprof.baseline import read
+from pytest_torchprof.compare.notes import EditedTest, OtherSoftware
 from pytest_torchprof.reasons.baselines import MergeMarkersLeft
 from pytest_torchprof.report import Disuse
 from pytest_torchprof.report.account import NotJudgedOnCpu
@@ -87,7 +88,7 @@ def test_another_torch_is_said_before_any_verdict(run_tests, pytester):
     path.write_text(path.read_text().replace('"torch": "', '"torch": "1.'))
     result = run_tests(ONE)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*the baseline was recorded with torch 1.*, this run has torch *: names may differ*"])
+    result.stdout.fnmatch_lines([f"*{OtherSoftware('the baseline', 'torch 1.*', 'this run', 'torch *')}*"])
 
 
 def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):
@@ -443,7 +444,7 @@ def test_a_regression_begins_with_its_kernels_and_ends_with_its_times(run_tests,
         assert lines[first + 1] == "+ pointwise add: 1 per step, launched by aten::add"
         assert re.fullmatch(r"pointwise add from: test_it.py:\d+ in test_block", lines[first + 2])
         assert lines[first + 3] == "kernels 1 -> 2"
-        assert lines[first + 4].startswith("the test was edited")
+        assert lines[first + 4] == str(EditedTest())
         assert re.match(r"do: .* at test_it.py:\d+ ", lines[first + 5])
         times = lines.index(next(line for line in lines if line.startswith("for information, not gated: ")))
         assert "busy 1.56 s -> " in lines[times]

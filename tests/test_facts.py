@@ -16,7 +16,7 @@ import pytest
 
 from pytest_torchprof import report
 from pytest_torchprof.against import search_facts
-from pytest_torchprof.compare import change, comparison, cost, new_kernels, time_comparison
+from pytest_torchprof.compare import change, comparison, cost, new_kernels, notes, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, failure, seen
 from pytest_torchprof.limits.limit import Verdict
@@ -546,6 +546,9 @@ NAMES_AND_VALUES = {
     "BaselineFailure.run_of_branch": "a commit and its day",
     "Change.what": "a kernel, or a number",
     "DeviceOfRanks.kind": "a kind of device",
+    **dict.fromkeys(("OtherDeviceUsed.first_device", "OtherDeviceUsed.second_device"), "a device"),
+    **dict.fromkeys(("OtherSoftware.first_versions", "OtherSoftware.second_versions"), "software and its versions"),
+    "UnitsSampled.side": "what a side is called",
     "FixOrAllow.tolerance": "names of numbers",
     **dict.fromkeys(("Commit.sha", "Reference.ref", "Reference.sha"), "a commit"),
     "RunResults.rootdir": "a path",
@@ -628,7 +631,7 @@ def kinds_of_facts():
         Verdict,
     ]
     of_run = (report, result, account, baseline_failure, records_left)
-    for module in (*of_run, failure, change, comparison, cost, new_kernels, time_comparison):
+    for module in (*of_run, failure, change, comparison, cost, new_kernels, notes, time_comparison):
         own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
         found += [kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
     return {kind for kind in found if kind.__module__.startswith("pytest_torchprof.")}

@@ -29,7 +29,7 @@ from pytest_torchprof.against.search_facts import (
     SameKernels,
 )
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
-from pytest_torchprof.compare import Comparison
+from pytest_torchprof.compare import Comparison, notes
 from pytest_torchprof.compare.new_kernels import NewKernels, NewWork
 from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import HOLDS, InWords, LineInWords, Verdict, evidence, seen
@@ -164,6 +164,7 @@ CATALOGUES = {
     "disturbances": (disturbances.KINDS, AnyDisturbance),
     "NVML": (nvml_silence.KINDS, AnyNvmlSilence),
     "baseline failures": ((*baseline_failure.KINDS, NewKernels), union_of(*baseline_failure.KINDS, NewKernels)),
+    "notes of comparisons": (notes.KINDS, union_of(*notes.KINDS)),
     "entries of no use": (report.KINDS, union_of(*report.KINDS)),
     "records left behind": (records_left.KINDS, union_of(*records_left.KINDS)),
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.baseline.entry import KernelRecord
-    from pytest_torchprof.compare.change import Change, Kind, LostFusion, OtherEnvironment, Sides, Undecided
+    from pytest_torchprof.compare.change import Change, Kind, LostFusion, Undecided
     from pytest_torchprof.reasons.disturbances import Disturbance
 
 _SHOWN: Final = 4
@@ -28,9 +28,6 @@ _SHOWN: Final = 4
 _REPLAYED: Final = ", launched by the replay of a CUDA graph, which has no operator"
 MOST_PLACES: Final = 5
 """The most places of a kernel that a line names."""
-STALE: Final = "the test was edited after its baseline was recorded (stale)"
-_SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
-_SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 
 
 def change_words(change: Change) -> str:
@@ -261,30 +258,3 @@ def disturbance_words(disturbed: tuple[Sequence[Disturbance | str], Sequence[Dis
     """Yield the disturbances of the machine while the times of either side were taken."""
     for whose, side in zip(("the baseline's samples", "the samples"), disturbed, strict=True):
         yield from (f"during {whose} {disturbance}" for disturbance in side)
-
-
-def clock_words(sampled: tuple[bool, bool], sides: Sides) -> str:
-    """Return why times are not compared, if a side was recorded at locked clocks; else an empty text."""
-    if not any(sampled):
-        return ""
-    which = "both" if all(sampled) else sides[sampled[1]]
-    return f"times are not compared: in {which} the GPU's units were sampled (PM sampling), at locked clocks"
-
-
-def environment_words(other: OtherEnvironment) -> str:
-    """Return both devices if they differ, else the software and precision flags that differ."""
-    first, second = other.sides
-    if other.is_other_device:
-        return f"{first} was recorded on {_device_words(other.old)}, {second} used {_device_words(other.new)}"
-    old, new = (_software_words(side, other.keys) for side in (other.old, other.new))
-    return f"{first} was recorded with {old}, {second} has {new}: names may differ, structure is compared"
-
-
-def _software_words(environment: Mapping[str, str | bool], keys: Sequence[str]) -> str:
-    values = ((_SPOKEN.get(key, key), environment.get(key)) for key in keys)
-    return printable(" / ".join(f"{name} {_SWITCHES.get(value, value)}" for name, value in values))
-
-
-def _device_words(environment: Mapping[str, str | bool]) -> str:
-    gpu, capability = environment.get("gpu"), environment.get("compute_capability")
-    return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))
