@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from terminal_picture import picture
 
+from pytest_torchprof.report.baseline_failure import WorseThanBaseline
+
 DOCS = Path(__file__).parents[1] / "docs"
 _BLOCK = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MOST_LINES = 32
@@ -42,7 +44,7 @@ PICTURES = (
     Shown("adopt", "$ pytest test_server.py\n", "A limit missed by the recording of a server, in a terminal"),
     Shown("against", "$ pytest --torchprof-against main\n", "A failure against another commit in a terminal"),
     Shown("analyze", "$ torchprof analyze ", "What torchprof analyze prints of a recording"),
-    Shown("baselines", "worse than the baseline", "A failure against a baseline in a terminal"),
+    Shown("baselines", WorseThanBaseline.GIST, "A failure against a baseline in a terminal"),
     Shown("ci", "$ pytest -q tests/cpu", "A job without a GPU that fails by a lost fusion, in a terminal"),
     Shown("compile", "$ pytest -q test_model.py\n", "A graph break in a terminal"),
     Shown("cookbook", "pytest_torchprof.errors.LimitsMissed", "A fusion and a graph break missed, in a terminal"),

@@ -14,6 +14,8 @@ from pytest_torchprof.cli.report_file import read_report
 from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.report import EntriesDisused
+from pytest_torchprof.report.baseline_failure import WorseThanBaseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.limit import Verdict
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
+    from pytest_torchprof.report import Disuse
+
+WORSE = WorseThanBaseline.GIST
+"""How a failure by a baseline begins, where the screen is what a test is about."""
 
 
 def says(reason: Reason | None, kind: type[Reason], **facts: object) -> bool:
@@ -88,3 +94,8 @@ def misses(found: Analysis, **limits: object) -> Verdict:
 def verdicts_in(report: Path) -> list[Verdict]:
     """Return the verdicts on all limits in a report, which is JSON, in its order."""
     return [verdict for result in read_report(report)[0] for verdict in result.limits]
+
+
+def of_no_use(why: Disuse, *keys: str, became: tuple[str, ...] = ()) -> str:
+    """Return what a run says of such entries, or of any: for a test that is about the screen."""
+    return EntriesDisused(why, keys, became).sentence.removesuffix(": ")

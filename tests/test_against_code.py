@@ -16,6 +16,7 @@ from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, Repository
 
 from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
 from pytest_torchprof.reasons.starting import CommandNotRun
+from pytest_torchprof.report import MeasuredOnlyThere
 
 pytestmark = pytest.mark.any_torch
 
@@ -200,7 +201,7 @@ def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compi
     compiled.write({"tests/test_waves.py": TESTS.replace("test_wave", "test_later")})
     own = compiled.against("main", install, "--torchprof-against-tests=own")
     assert own.rows == {"test_later": ("new", "passed")}
-    assert "measured only at main" in own.out
+    assert MeasuredOnlyThere("main", ()).sentence.removesuffix(": ") in own.out
     assert "tests/test_waves.py::test_wave" in own.out
 
 

@@ -22,6 +22,7 @@ from pytest_torchprof.reasons.commit_gaps import (
 from pytest_torchprof.reasons.limits import NothingRan
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.whole_runs import NothingCompared
+from pytest_torchprof.report import MeasuredOnlyThere
 
 pytestmark = pytest.mark.any_torch
 
@@ -244,7 +245,8 @@ def test_with_its_own_tests_each_side_runs_what_it_has(tmp_path):
     run = own.against("main", "--torchprof-against-tests=own")
     assert run.rows == {"test_wave": ("same", "passed"), "test_latter": ("new", "passed")}
     assert run.status == 0
-    assert f"measured only at main ({own.git('rev-parse', 'main')[:7]}): test_waves.py::test_former\n" in run.out
+    commit = f"main ({own.git('rev-parse', 'main')[:7]})"
+    assert f"{MeasuredOnlyThere(commit, ('test_waves.py::test_former',)).sentence}\n" in run.out
 
 
 def test_a_test_that_moved_to_another_file_is_not_new(tmp_path):

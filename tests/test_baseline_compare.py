@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
 from pytest_torchprof.compare import Comparison, compare, lacking, tolerance_for
+from pytest_torchprof.compare.notes import EditedTest, OtherSoftware
 from pytest_torchprof.compare.words import change_words
 
 pytestmark = pytest.mark.any_torch
@@ -136,7 +137,7 @@ def test_what_fails_heads_a_comparison_and_what_varies_ends_it_in_one_line():
     kernels, numbers, rest = comparison.lines[:2], comparison.lines[2:5], comparison.lines[5:]
     assert [line.split()[0] for line in kernels] == ["+", "~"]
     assert numbers == ("  kernels 2 -> 3", "  launches 2 -> 3", "  syncs 0 -> 1")
-    assert rest[:2] == ("  memsets 2 -> 1", "  the test was edited after its baseline was recorded (stale)")
+    assert rest[:2] == ("  memsets 2 -> 1", f"  {EditedTest()}")
     (line,) = rest[2:]
     assert line == (
         "  for information, not gated: busy 1.56 s -> 290 us; CPU time 100 us -> 900 us; "
@@ -146,7 +147,7 @@ def test_what_fails_heads_a_comparison_and_what_varies_ends_it_in_one_line():
 
 def test_another_environment_is_said_before_what_fails():
     comparison = compare(entry((ADD,)), entry((ADD, MUL), environment=other(torch="2.14.0")))
-    assert comparison.lines[0].startswith("the baseline was recorded with torch ")
+    assert comparison.lines[0] == str(OtherSoftware("the baseline", "torch 2.13.0", "this run", "torch 2.14.0"))
     assert comparison.lines[1].startswith("  + pointwise mul")
 
 
@@ -341,9 +342,8 @@ def test_memory_that_a_test_asks_to_compare_is_lacking_where_the_baseline_has_no
 def test_another_torch_is_said_first_and_names_are_not_gated():
     new = entry((GEMM_64, MUL), environment=other(torch="2.14.0", cuda="13.2"))
     comparison = compare(entry((GEMM, ADD)), new, names="exact")
-    assert comparison.lines[0] == (
-        "the baseline was recorded with torch 2.13.0 / CUDA 13.0, this run has torch 2.14.0 / CUDA 13.2: "
-        "names may differ, structure is compared"
+    assert comparison.lines[0] == str(
+        OtherSoftware("the baseline", "torch 2.13.0 / CUDA 13.0", "this run", "torch 2.14.0 / CUDA 13.2")
     )
     assert comparison.verdict == "changed"
     assert comparison.summary == "changed (2 kernels, other environment)"
@@ -510,8 +510,7 @@ def test_names_that_only_another_version_gives_are_told_together():
     )
     sides = ("main (42cca44)", "my branch")
     named = compare(entry(old), entry(new, environment=other(torch="2.14.0")), sides=sides)
-    assert named.lines[0].startswith("main (42cca44) was recorded with torch ")
-    assert ", my branch has torch 2.14.0: names may differ, structure is compared" in named.lines[0]
+    assert named.lines[0] == str(OtherSoftware(sides[0], "torch 2.13.0", sides[1], "torch 2.14.0"))
     more = compare(entry(old), entry((*new, GEMM_NN), environment=other(torch="2.14.0")))
     assert more.verdict == "worse"
     assert "    apart from names the kernels are the same" not in more.lines

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from pytest_torchprof.compare.new_kernels import NewKernels, NewWork
+
 pytestmark = pytest.mark.any_torch
 
 NET = """
@@ -47,7 +49,7 @@ def lines_after_change(run_tests, pytester, monkeypatch):
         shown = [line for line in result.outlines if not line.startswith("FAILED ")]
         lines = [line.removeprefix("E").strip() for line in shown]
         places = [line for line in lines if "net.py:" in line and not line.startswith("do: ")]
-        (advice,) = (line for line in lines if line.startswith("do: see what changed"))
+        (advice,) = (line for line in lines if line.startswith("do: "))
         sure = [line.split(" from: ")[1].split(" in ")[0] for line in places if " from: " in line]
         apart = any("cannot be told apart" in line or "from one of" in line for line in lines)
         assert apart or f"at {sure[0]}" in advice, "what to do names the first place that is sure"
@@ -66,18 +68,19 @@ def test_the_line_that_was_inserted_is_named_and_no_other(lines_after_change):
 
 
 @pytest.mark.parametrize(
-    ("line", "advice"),
+    ("line", "work"),
     [
-        ("return (x @ w) * 5", "1 new pointwise kernel, and none is gone"),
-        ("return x + w", "1 new pointwise kernel: no longer fused, or added"),
+        ("return (x @ w) * 5", NewWork.ADDED),
+        ("return x + w", NewWork.FORMERLY_FUSED_OR_ADDED),
     ],
 )
-def test_new_kernels_may_be_what_was_fused_only_where_a_kernel_is_gone(line, advice, run_tests, pytester):
+def test_new_kernels_may_be_what_was_fused_only_where_a_kernel_is_gone(line, work, run_tests, pytester):
     pytester.syspathinsert()
     (pytester.path / "net.py").write_text(NET)
     run_tests(TEST, "--torchprof-baseline=update", in_process=False).assert_outcomes(passed=1)
     (pytester.path / "net.py").write_text(NET.replace("return x @ w", line))
-    run_tests(TEST, in_process=False).stdout.fnmatch_lines([f"*do: see what changed at net.py:8 ({advice})*"])
+    new = NewKernels(1, "pointwise", work)
+    run_tests(TEST, in_process=False).stdout.fnmatch_lines([f"*do: * at net.py:8 ({new})*"])
 
 
 def test_a_line_that_calls_another_operator_now_is_named(lines_after_change):

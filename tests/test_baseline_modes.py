@@ -11,12 +11,15 @@ from pathlib import Path
 
 import fresh
 import pytest
-from facts import reasons_in
+from facts import WORSE, of_no_use, reasons_in
 
 from pytest_torchprof.baseline import file as baseline_file
 from pytest_torchprof.baseline import read
+from pytest_torchprof.compare.notes import EditedTest, OtherSoftware
 from pytest_torchprof.reasons.baselines import MergeMarkersLeft
+from pytest_torchprof.report import Disuse
 from pytest_torchprof.report.account import NotJudgedOnCpu
+from pytest_torchprof.report.baseline_failure import AcceptAsWell, FixOrAccept, NoBaseline
 
 pytestmark = pytest.mark.any_torch
 
@@ -54,9 +57,7 @@ def test_compare_fails_on_an_added_kernel_and_names_it(run_tests):
     run_tests(ONE, "--torchprof-baseline=update")
     result = run_tests(TWO)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*worse than the baseline __torchprof__*", "*+*aten::add*", "*--torchprof-baseline=update*"]
-    )
+    result.stdout.fnmatch_lines([f"*{WORSE} __torchprof__*", "*+*aten::add*", "*--torchprof-baseline=update*"])
 
 
 def test_the_ratchet_comparing_never_writes_so_a_regression_fails_the_second_time_too(run_tests, pytester):
@@ -87,7 +88,7 @@ def test_another_torch_is_said_before_any_verdict(run_tests, pytester):
     path.write_text(path.read_text().replace('"torch": "', '"torch": "1.'))
     result = run_tests(ONE)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*the baseline was recorded with torch 1.*, this run has torch *: names may differ*"])
+    result.stdout.fnmatch_lines([f"*{OtherSoftware('the baseline', 'torch 1.*', 'this run', 'torch *')}*"])
 
 
 def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):
@@ -101,7 +102,7 @@ def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):
 def test_the_silent_new_test_fails_under_strict(run_tests):
     result = run_tests(ONE, "--torchprof-baseline=strict")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*no baseline for this test and device*(strict)*", "*--torchprof-baseline=add*"])
+    result.stdout.fnmatch_lines([f"*{NoBaseline('*')}*", "*--torchprof-baseline=add*"])
 
 
 def test_off_neither_compares_nor_writes(run_tests):
@@ -228,7 +229,7 @@ def test_a_renamed_test_is_named_in_every_verbosity(run_tests):
         result.stdout.fnmatch_lines(
             [
                 "*test_renamed*",
-                "*entries of tests that are gone*: test_block -> test_renamed",
+                f"*{of_no_use(Disuse.RENAMED, 'test_block', became=('test_renamed',))}",
                 "*do: torchprof baseline rename *",
             ]
         )
@@ -427,9 +428,7 @@ def test_an_option_that_cannot_be_used_is_one_error_line(run_tests, args):
 def test_one_line_of_a_regression_says_what_is_worse(run_tests):
     run_tests(ONE, "--torchprof-baseline=update")
     outlines = run_tests(TWO, "-q").outlines
-    line = next(
-        line for line in outlines if line.startswith("worse than the baseline: new: pointwise add, test_it.py:")
-    )
+    line = next(line for line in outlines if line.startswith(f"{WORSE}: new: pointwise add, test_it.py:"))
     assert f"FAILED test_it.py::test_block - {line}" in outlines
 
 
@@ -440,13 +439,13 @@ def test_a_regression_begins_with_its_kernels_and_ends_with_its_times(run_tests,
     path.write_text(re.sub(r'"gpu_busy_us": [0-9.e+]+', '"gpu_busy_us": 1.56e+06', path.read_text()))
     for workers in ((), ("-n", "1")):
         lines = [line.removeprefix("E").strip() for line in run_tests(TWO, *workers).outlines]
-        first = lines.index(next(line for line in lines if line.startswith("worse than the baseline ")))
+        first = lines.index(next(line for line in lines if line.startswith(f"{WORSE} ")))
         assert lines[first].endswith(".json:")
         assert lines[first + 1] == "+ pointwise add: 1 per step, launched by aten::add"
         assert re.fullmatch(r"pointwise add from: test_it.py:\d+ in test_block", lines[first + 2])
         assert lines[first + 3] == "kernels 1 -> 2"
-        assert lines[first + 4].startswith("the test was edited")
-        assert lines[first + 5].startswith("do: see what changed at test_it.py:")
+        assert lines[first + 4] == str(EditedTest())
+        assert re.match(r"do: .* at test_it.py:\d+ ", lines[first + 5])
         times = lines.index(next(line for line in lines if line.startswith("for information, not gated: ")))
         assert "busy 1.56 s -> " in lines[times]
         assert lines.index(next(line for line in lines if line.startswith("recording: "))) > times > first + 5
@@ -463,7 +462,7 @@ def test_quietly_all_that_came_and_went_is_named_and_the_command_that_accepts_it
     signs = {sign + " " + what for sign, what in re.findall(r"(?<!\S)([-+~]) (\w+(?: \w+){1,4}): 1 per step", told)}
     assert "new: gemm fp32 nn mm and pointwise add, test_it.py:" in told
     assert signs == {"- pointwise sin", "- pointwise exp"}
-    accept = "if the change is intended, accept it in the baseline as well" if limit else "accept the new baseline"
+    accept = str(AcceptAsWell()) if limit else FixOrAccept.SENTENCE.removeprefix("{fix}")
     assert f'{accept}: pytest "test_it.py::test_block" --torchprof-baseline=update' in told
     assert len([line for line in result.outlines if " per step" in line and line.startswith("FAILED")]) <= 1
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import fresh
 import pytest
+from facts import of_no_use
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, baseline_path, read, update
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.baseline_renames import NothingToRename
+from pytest_torchprof.report import Disuse, EntriesDisused
 
 pytestmark = pytest.mark.any_torch
 
@@ -60,7 +62,7 @@ def test_a_run_prints_the_command_and_what_it_does_ends_the_matter(run_tests, py
     result = run_tests(ONE.replace("test_block", "test_renamed") + OTHER, *args)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["*__torchprof__/test_it.cpu-*: entries of tests that are gone*: test_block -> test_renamed"]
+        [f"*__torchprof__/test_it.cpu-*: {of_no_use(Disuse.RENAMED, 'test_block', became=('test_renamed',))}"]
     )
     assert commands(result) == [["baseline", "rename", "test_it.py::test_block", "test_it.py::test_renamed"]]
     result.stdout.no_fnmatch_line("*baseline prune*")
@@ -123,7 +125,8 @@ def test_which_of_two_it_was_is_not_guessed(run_tests):
         result = run_tests(two, f"--torchprof-baseline={mode}")
         assert commands(result) == []
         told = " ".join(" ".join(result.outlines).split())
-        assert "which is which is not clear: test_block -> test_b or test_c" in told
+        which = EntriesDisused(Disuse.RENAMED, ("test_block",), ("test_b or test_c",), unclear=True)
+        assert str(which) in told
         assert "--torchprof-baseline=add" not in told
 
 
@@ -138,7 +141,9 @@ def test_other_kernels_are_another_test(run_tests):
     run_tests(ONE, "--torchprof-baseline=update")
     result = run_tests(OTHER, "--torchprof-baseline=strict")
     assert commands(result) == []
-    result.stdout.fnmatch_lines(["*--torchprof-baseline=add", "*tests that are gone: test_block", "*baseline prune"])
+    result.stdout.fnmatch_lines(
+        ["*--torchprof-baseline=add", f"*{of_no_use(Disuse.GONE, 'test_block')}", "*baseline prune"]
+    )
 
 
 def test_a_test_that_is_only_not_selected_is_not_gone(run_tests):

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from facts import WORSE, of_no_use
 from job_picture import summary_in_picture
 from jsonschema import validate
 
 from pytest_torchprof.limits.seen import MatchesSeen, NumberSeen
 from pytest_torchprof.reasons.whole_runs import StepSummaryNotWritten
+from pytest_torchprof.report import Disuse
 from pytest_torchprof.text.wrapping import WIDTH
 
 pytestmark = pytest.mark.any_torch
@@ -355,9 +357,7 @@ def test_an_entry_whose_test_is_gone_is_shown_and_kept(run_tests, pytester):
     for mode in ("compare", "update"):
         result = run_tests(KEPT, f"--torchprof-baseline={mode}", "--torchprof-report=report.json")
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines(
-            ["__torchprof__/*.json: entries of tests that are gone: test_gone", "*baseline prune"]
-        )
+        result.stdout.fnmatch_lines([f"__torchprof__/*.json: {of_no_use(Disuse.GONE, 'test_gone')}", "*baseline prune"])
         assert sorted(json.loads(path.read_text())["entries"]) == ["test_gone", "test_kept"]
         assert list(json.loads((pytester.path / "report.json").read_text())["gone"].values()) == [["test_gone"]]
 
@@ -367,7 +367,7 @@ def test_of_many_entries_whose_tests_are_gone_the_first_are_named(run_tests):
     many = KEPT + "".join(KEPT.replace("test_kept", f"test_gone{number}") for number in range(9))
     run_tests(many, "--torchprof-baseline=update")
     names = ", ".join(f"test_gone{number}" for number in range(5))
-    run_tests(KEPT).stdout.fnmatch_lines([f"*: entries of tests that are gone: {names} and 4 more"])
+    run_tests(KEPT).stdout.fnmatch_lines([f"*: {of_no_use(Disuse.GONE, names)} and 4 more"])
 
 
 def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, pytester):
@@ -376,9 +376,8 @@ def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, py
     assert kind == "warning"
     assert place["file"].startswith("__torchprof__/test_it.cpu-")
     assert "test_gone" in message
-    assert (
-        "of tests that are gone: test\\_gone (`torchprof baseline prune`)" in (pytester.path / "summary.md").read_text()
-    )
+    gone = of_no_use(Disuse.GONE, "test\\_gone")
+    assert f"{gone} (`torchprof baseline prune`)" in (pytester.path / "summary.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -386,12 +385,12 @@ def test_in_ci_an_entry_whose_test_is_gone_is_announced(on_github, run_tests, py
 )
 def test_what_was_only_not_selected_is_not_gone(run_tests, args):
     run_tests(BOTH, "--torchprof-baseline=update")
-    run_tests(BOTH, *args).stdout.no_fnmatch_line("*tests that are gone*")
+    run_tests(BOTH, *args).stdout.no_fnmatch_line(f"*{of_no_use(Disuse.GONE)}*")
 
 
 def test_a_file_of_which_only_a_part_was_asked_for_tells_nothing(run_tests):
     run_tests(BOTH, "--torchprof-baseline=update")
-    run_tests(KEPT, "test_it.py::test_kept").stdout.no_fnmatch_line("*tests that are gone*")
+    run_tests(KEPT, "test_it.py::test_kept").stdout.no_fnmatch_line(f"*{of_no_use(Disuse.GONE)}*")
 
 
 def test_what_last_failed_left_out_is_not_gone(run_tests, pytester):
@@ -400,13 +399,13 @@ def test_what_last_failed_left_out_is_not_gone(run_tests, pytester):
     pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1)
     again = pytester.runpytest_inprocess("--last-failed")
     again.assert_outcomes(failed=1)
-    again.stdout.no_fnmatch_line("*tests that are gone*")
+    again.stdout.no_fnmatch_line(f"*{of_no_use(Disuse.GONE)}*")
 
 
 def test_with_workers_gone_is_seen_and_junit_has_the_properties_too(run_tests, pytester):
     run_tests(BOTH, "--torchprof-baseline=update")
     result = run_tests(KEPT, "-n", "2", "--junitxml=junit.xml")
-    result.stdout.fnmatch_lines(["*entries of tests that are gone: test_gone"])
+    result.stdout.fnmatch_lines([f"*{of_no_use(Disuse.GONE, 'test_gone')}"])
     assert junit(pytester.path / "junit.xml")["test_kept"]["torchprof.kernels"] == "1"
 
 
@@ -431,23 +430,23 @@ def test_an_entry_that_its_test_measures_no_more_is_shown_and_an_update_removes_
     (path,) = pytester.path.rglob("__torchprof__/*.json")
     result = run_tests(labels("b"), "--torchprof-report=report.json", "--torchprof-report=report.md", *workers)
     result.stdout.fnmatch_lines(
-        ["__torchprof__/*.json: entries that their tests no longer measure: test_labels (a)", "*-baseline=update"]
+        [f"__torchprof__/*.json: {of_no_use(Disuse.UNMEASURED, 'test_labels (a)')}", "*-baseline=update"]
     )
     report = json.loads((pytester.path / "report.json").read_text())
     assert (list(report["unmeasured"].values()), report["gone"]) == ([["test_labels (a)"]], {})
-    assert "no longer measure: test\\_labels \\(a\\)" in (pytester.path / "report.md").read_text()
+    assert of_no_use(Disuse.UNMEASURED, "test\\_labels \\(a\\)") in (pytester.path / "report.md").read_text()
     assert set(json.loads(path.read_text())["entries"]) == {"test_labels (a)", "test_labels (b)"}
     result = run_tests(labels("b"), "--torchprof-baseline=update", *workers)
-    result.stdout.fnmatch_lines(["*removed, since their tests no longer measure them: test_labels (a)"])
+    result.stdout.fnmatch_lines([f"*{of_no_use(Disuse.REMOVED, 'test_labels (a)')}"])
     assert set(json.loads(path.read_text())["entries"]) == {"test_labels (b)"}
-    run_tests(labels("b")).stdout.no_fnmatch_line("*no longer measure*")
+    run_tests(labels("b")).stdout.no_fnmatch_line(f"*{of_no_use(Disuse.UNMEASURED)}*")
 
 
 def test_what_a_test_that_failed_did_not_measure_stays(run_tests, pytester):
     run_tests(labels("a", "b"), "--torchprof-baseline=update")
     result = run_tests(labels("b", fails=True), "--torchprof-baseline=update")
     result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*no longer measure*")
+    result.stdout.no_fnmatch_line(f"*{of_no_use(Disuse.UNMEASURED)}*")
     (path,) = pytester.path.rglob("__torchprof__/*.json")
     assert set(json.loads(path.read_text())["entries"]) == {"test_labels (a)", "test_labels (b)"}
 
@@ -458,7 +457,7 @@ def test_a_test_that_lost_its_marker_is_told_though_nothing_else_of_its_file_is_
     (path,) = pytester.path.rglob("__torchprof__/*.json")
     pytester.makepyfile(test_other=(pytester.path / "test_it.py").read_text())
     plain = "def test_kept(): pass\n"
-    run_tests(plain, *workers).stdout.fnmatch_lines(["*test_it.*: entries that * no longer measure: test_kept"])
+    run_tests(plain, *workers).stdout.fnmatch_lines([f"*test_it.*: {of_no_use(Disuse.UNMEASURED, 'test_kept')}"])
     run_tests(plain, "--torchprof-baseline=update", *workers)
     assert not path.exists()
 
@@ -521,7 +520,7 @@ def test_the_annotation_of_a_baseline_stands_on_the_line_that_launched_what_it_l
     ((kind, place, message),) = commands(result)
     assert (kind, place["file"], place["line"]) == ("error", "outside_model.py", "4")
     first, _, _, second, *_ = message.splitlines()
-    assert first == "worse than the baseline: new: pointwise cos, outside_model.py:4"
+    assert first == f"{WORSE}: new: pointwise cos, outside_model.py:4"
     assert second.strip().startswith("+ pointwise cos")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import fresh
 import pytest
 from builder import TraceBuilder
+from test_facts import made_of_texts
 
 pytestmark = pytest.mark.any_torch
 
@@ -30,11 +31,12 @@ COSTS = {
     "code": (3, 16, 0),
     "wording": (1, 1, 0),
     "failure": (1, 1, 0),
+    "baseline failure": (1, 1, 0),
     "finding": (2, 12, 1),
     "column": (1, 1, 0),
     "result": (2, 5, 0),
     "report format": (1, 1, 1),
-    "device": (1, 1, 2),
+    "device": (2, 11, 2),
     "command": (1, 1, 1),
 }
 # A fork has imported the package, unpatched.
@@ -64,10 +66,11 @@ def torchprof(*words):
         assert main(list(words)) == 0
     return text.getvalue()
 
-def pytest(*options, test):
+def pytest(*options, test, status=0):
+    sys.modules.pop("test_it", None)
     Path("test_it.py").write_text("import pytest, torch\\nx = torch.ones(3)\\n" + test + "\\n")
     with contextlib.redirect_stdout(io.StringIO()) as text:
-        assert importlib.import_module("pytest").main(["-p", "no:cacheprovider", *options]) == 0
+        assert importlib.import_module("pytest").main(["-p", "no:cacheprovider", *options]) == status
     return text.getvalue()
 """
 
@@ -141,6 +144,7 @@ def test_an_example_does_what_it_says(name, tmp_path, recording):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     changed, made, added = applied(patch, tmp_path)
     assert (len(changed), added, len(made)) == COSTS[name]
+    assert {path.name: found for path in made if (found := made_of_texts(path.read_text(), {"TorchprofError"}))} == {}
     # The folder where it runs comes before everything that is installed.
     done = fresh.run_python("-c", AFRESH + HELP + code, str(recording), folder=tmp_path, environment=os.environ)
     assert done.returncode == 0, done.stdout

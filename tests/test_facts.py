@@ -16,9 +16,9 @@ from pkgutil import walk_packages
 import msgspec
 import pytest
 
-from pytest_torchprof import capture, trace
+from pytest_torchprof import capture, report, trace
 from pytest_torchprof.against import search_facts
-from pytest_torchprof.compare import change, comparison, cost, time_comparison
+from pytest_torchprof.compare import change, comparison, cost, new_kernels, notes, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, failure, seen
 from pytest_torchprof.limits.limit import Verdict
@@ -37,8 +37,9 @@ from pytest_torchprof.reasons import (
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import MISUSES
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.report import account, result
+from pytest_torchprof.report import account, baseline_failure, result
 from pytest_torchprof.report.account import Account
+from pytest_torchprof.testing import records_left
 
 pytestmark = pytest.mark.any_torch
 
@@ -554,13 +555,23 @@ SENTENCES_OF_OTHERS = {
     "Recompile.reason": "torch's",
 }
 NAMES_AND_VALUES = {
+    **dict.fromkeys(
+        ("AmbiguousToBaseline.baseline", "WorseThanBaseline.baseline"), "a file; or a branch, a commit and its day"
+    ),
     "BaselineFailure.blamed": "a file",
-    "BaselineFailure.gone": "tests",
+    **dict.fromkeys(("BaselineFailure.gone", "NoBaseline.gone", "RunResults.gone"), "tests"),
+    **dict.fromkeys(("EntriesDisused.became", "UnusedEntries.became"), "tests"),
     "BoundsContradict.least": "a limit as the user wrote it",
     "BoundsContradict.most": "a limit as the user wrote it",
     "BaselineFailure.run_of_branch": "a commit and its day",
     "Change.what": "a kernel, or a number",
     "DeviceOfRanks.kind": "a kind of device",
+    **dict.fromkeys(("OtherDeviceUsed.first_device", "OtherDeviceUsed.second_device"), "a device"),
+    **dict.fromkeys(("OtherSoftware.first_versions", "OtherSoftware.second_versions"), "software and its versions"),
+    "UnitsSampled.side": "what a side is called",
+    "FixOrAllow.tolerance": "names of numbers",
+    **dict.fromkeys(("Commit.sha", "Reference.ref", "Reference.sha"), "a commit"),
+    "RunResults.rootdir": "a path",
     "Failure.causes": "names of limits",
     "GivenTwice.entry": "an entry as the user wrote it",
     "Hotspot.subject": "a kernel or an operator",
@@ -770,7 +781,8 @@ def kinds_of_facts():
         Verdict,
     ]
     held = [module for folder in (trace, capture) for module in modules_of(folder)]
-    for module in (result, account, failure, change, comparison, cost, time_comparison, *held):
+    of_run = (report, result, account, baseline_failure, records_left)
+    for module in (*of_run, failure, change, comparison, cost, new_kernels, notes, time_comparison, *held):
         own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
         found += [kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
     return {kind for kind in found if kind.__module__.startswith("pytest_torchprof.")}
@@ -1098,6 +1110,14 @@ COMMON = {
     "monitor of CUPTI": "a name: what torch's own profiler for CUPTI is called",
     "CUPTI of CUDA": "a version, as the doctor has it",
     "a block that is": "the same of a block of the measured code",
+    "graph break at": "the lines of a comparison say so of a place",
+    **dict.fromkeys(
+        ("take out the graph", "out the graph break", "the graph break at"), "the same where a fusion is asked for"
+    ),
+    "against the baseline": "what the lines of a comparison begin with",
+    **dict.fromkeys(("torchprof baseline rename", "torchprof history push"), "a command"),
+    "entries of tests that": "the same of those that a command removes",
+    "of this run is": "the same of a run's tests",
     "blocks per SM": "a key of recordings",
 }
 """Rows of words that catalogues share with others, and whose they are."""

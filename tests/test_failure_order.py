@@ -13,12 +13,12 @@ from pytest_torchprof.limits import FailureLine, Screen, check_limits, error_for
 pytestmark = pytest.mark.any_torch
 
 COSTLY, NEW = "void costly_kernel(float*)", "void sigmoid_kernel(float*)"
-HEADLINE = FailureLine("worse than the baseline b.json", "headline", subject="worse than the baseline")
+HEADLINE = FailureLine("worse than b.json", "headline", subject="worse")
 FIGURES = ("busy 9.06 us -> 18.7 ms", "CPU time 59.3 us -> 19.0 ms", "softmax 0 us -> 12.2 ms")
 ABOUT = "for information, not gated: "
 VARIED = FailureLine(f"  {ABOUT}{'; '.join(FIGURES)} (1 kernel more)", "varies", subject=ABOUT, figures=FIGURES)
 SCREEN = Screen.of_columns(80)
-REMEDY = FailureLine("see what changed", "remedy")
+REMEDY = FailureLine("look at it", "remedy")
 
 
 def came(name, place="model.py:10"):
@@ -78,7 +78,7 @@ def test_a_new_kernel_is_shown_with_its_line_where_several_limits_fail_and_much_
     before = [FailureLine(f"    another environment, fact {number}") for number in range(9)]
     new = came("sigmoid_kernel")
     text = str(error(HEADLINE, *before, *new, REMEDY, max_kernels=4, max_gpu_time=0, max_launches=0))
-    section = text.split("worse than the baseline b.json:\n")[1].splitlines()
+    section = text.split("worse than b.json:\n")[1].splitlines()
     assert section[:2] == [line.text for line in new]
     assert "more lines: pytest -vv" in text
 
@@ -87,13 +87,13 @@ def test_what_came_and_the_numbers_stand_in_this_order(error):
     numbers = FailureLine("    kernels 2 -> 3", "gated")
     text = str(error(HEADLINE._replace(numbers="kernels 2 -> 3"), *came("pointwise sigmoid"), numbers, REMEDY, VARIED))
     first, *below = text.splitlines()
-    assert first == "worse than the baseline b.json:"
+    assert first == "worse than b.json:"
     assert [line.split()[0] for line in below] == ["+", "pointwise", "kernels", "do:", "for"]
 
 
 def test_where_nothing_came_the_numbers_are_what_is_said_first(error):
     text = str(error(HEADLINE._replace(numbers="launches 2 -> 3"), REMEDY))
-    assert text.splitlines()[0] == "worse than the baseline b.json: launches 2 -> 3"
+    assert text.splitlines()[0] == "worse than b.json: launches 2 -> 3"
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ CAME = [
     for at in range(40)
 ]
 BASELINE = [
-    FailureLine("worse than the baseline", "headline", numbers="kernels 3 -> 83, launches 3 -> 83, copies 0 -> 4"),
+    FailureLine("worse than tests/b.json", "headline", numbers="kernels 3 -> 83, launches 3 -> 83, copies 0 -> 4"),
     *CAME,
-    FailureLine("see what changed, first at model/layers/attention.py:0", "remedy"),
+    FailureLine("look first at model/layers/attention.py:0", "remedy"),
     FailureLine("accept it: ", "remedy", command="pytest tests/test_it.py::test_it --torchprof-baseline=update"),
 ]
 

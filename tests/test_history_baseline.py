@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from facts import WORSE
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -209,7 +210,7 @@ def test_workers_of_xdist_are_told_of_the_branch(run_tests, branch):
     run_tests(ONE + OTHER, "--torchprof-history=hist")
     result = run_tests(TWO + OTHER, "--torchprof-baseline=history:hist@main", "-n2", in_process=False)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*FAILED*test_block*worse than the baseline*"])
+    result.stdout.fnmatch_lines([f"*FAILED*test_block*{WORSE}*"])
 
 
 def test_each_rank_is_judged_by_what_it_launched_itself(run_tests, branch):
@@ -260,7 +261,7 @@ def test_an_annotation_names_the_branch_that_is_the_baseline(run_tests, branch, 
     run_tests(TWO, "--collect-only")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--torchprof-baseline=history:hist@main")
-    result.stdout.fnmatch_lines(["::error *worse than the baseline history:hist@main, *aten::add*"])
+    result.stdout.fnmatch_lines([f"::error *{WORSE} history:hist@main, *aten::add*"])
 
 
 def test_a_head_that_is_longer_than_most_is_read_all_the_same(run_tests, branch):

@@ -20,6 +20,7 @@ from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.report_file import read_report
 from pytest_torchprof.compare import compare
+from pytest_torchprof.compare.notes import EditedTest
 from pytest_torchprof.report import Reference, RunResults, html_report, json_report
 from pytest_torchprof.report.page import document
 from pytest_torchprof.report.page.measured import MOST_DRAWN
@@ -309,7 +310,7 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
         changed, new = page.details
         compared = changed["compared"]
         assert compared["verdict"] == "worse (+1 kernel, stale)"
-        assert compared["notes"] == ["the test was edited after its baseline was recorded (stale)"]
+        assert compared["notes"] == [str(EditedTest())]
         assert [(one["words"], one["ratio"], one["note"]) for one in compared["numbers"]][:4] == [
             ("kernels 3 -> 4", "", ""),
             ("launches 3 -> 4", "", ""),

@@ -6,7 +6,9 @@ The sentences stand in messages.txt beside this file, of one and of several of w
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +17,7 @@ from pkgutil import iter_modules
 import msgspec
 import pytest
 
-from pytest_torchprof import reasons
+from pytest_torchprof import reasons, report
 from pytest_torchprof.against import search_facts
 from pytest_torchprof.against.search_facts import (
     AnyWhyAnswered,
@@ -27,7 +29,8 @@ from pytest_torchprof.against.search_facts import (
     SameKernels,
 )
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
-from pytest_torchprof.compare import Comparison
+from pytest_torchprof.compare import Comparison, notes
+from pytest_torchprof.compare.new_kernels import NewKernels, NewWork
 from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import HOLDS, MISSED, InWords, LineInWords, Verdict, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
@@ -146,8 +149,11 @@ from pytest_torchprof.reasons.wrong_patterns import (
     UnknownPart,
 )
 from pytest_torchprof.reasons.wrong_values import NameOf, UnknownName, ValueForm, WrongValue
-from pytest_torchprof.report import account
+from pytest_torchprof.report import Disuse, EntriesDisused, account, baseline_failure
 from pytest_torchprof.report.account import AnyAccount, FromReport, OwnError, RankLost, ReportedByPytest
+from pytest_torchprof.report.baseline_failure import ChangeOfCode, FixOrAccept, FixOrAllow, NoBaseline
+from pytest_torchprof.testing import records_left
+from pytest_torchprof.testing.records_left import RecordLost, RecordNotTaken, RecordWaits, SentBy
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
@@ -155,6 +161,12 @@ pytestmark = pytest.mark.any_torch
 SENTENCES = Path(__file__).with_name("messages.txt")
 DOCS = Path(__file__).parents[1] / "docs"
 INDEX = DOCS / "messages.md"
+
+
+def union_of(*kinds):
+    """Return the type of a value of one of these kinds."""
+    return functools.reduce(operator.or_, kinds)
+
 
 # Those that speak of a result's limits or times are asked for where these are.
 ACCOUNTS = tuple(kind for kind in account.KINDS if "text_of" not in vars(kind))
@@ -176,6 +188,10 @@ CATALOGUES = {
     "disturbances": (disturbances.KINDS, AnyDisturbance),
     "NVML": (nvml_silence.KINDS, AnyNvmlSilence),
     "skips": (skips.KINDS, AnySkip),
+    "baseline failures": ((*baseline_failure.KINDS, NewKernels), union_of(*baseline_failure.KINDS, NewKernels)),
+    "notes of comparisons": (notes.KINDS, union_of(*notes.KINDS)),
+    "entries of no use": (report.KINDS, union_of(*report.KINDS)),
+    "records left behind": (records_left.KINDS, union_of(*records_left.KINDS)),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
@@ -417,6 +433,34 @@ EXAMPLES = {
         UnknownWord(WordOf.OPTION, "<name>", None, ("one", "two")),
     ),
     WrongOption: tuple(WrongOption("<option>", "<value>", expected) for expected in OptionTakes),
+    NewKernels: (
+        NewKernels(1, None),
+        NewKernels(3000, "gemm"),
+        *(NewKernels(3000, "pointwise", work) for work in NewWork),
+    ),
+    ChangeOfCode: (
+        ChangeOfCode(),
+        ChangeOfCode(new=NewKernels(1, "gemm")),
+        ChangeOfCode(new=NewKernels(1, "gemm"), location=("model.py", 7), elsewhere=True),
+        ChangeOfCode(breaks=1, location=("model.py", 7)),
+        ChangeOfCode(breaks=3, location=("model.py", 7)),
+    ),
+    NoBaseline: (NoBaseline("<file>"), NoBaseline("<file>", ("<name>",))),
+    FixOrAccept: (FixOrAccept(ChangeOfCode()),),
+    FixOrAllow: (
+        FixOrAllow(ChangeOfCode()),
+        FixOrAllow(ChangeOfCode(), (("kernels", 2.0), ("launches", 1.5))),
+    ),
+    EntriesDisused: (
+        *(EntriesDisused(why, ("<name>",)) for why in Disuse),
+        EntriesDisused(Disuse.RENAMED, ("<old>",), ("<new>",)),
+        EntriesDisused(Disuse.RENAMED, ("<old>",), ("<new>",), unclear=True),
+    ),
+    RecordWaits: tuple(RecordWaits("<folder>", sent_by) for sent_by in SentBy),
+    RecordNotTaken: (
+        RecordNotTaken("<history>", NoOperator(), RecordWaits("<folder>", SentBy.PUSH)),
+        RecordNotTaken("<history>", NoOperator(), RecordLost("<folder>", NoOperator())),
+    ),
     KernelsDiffer: tuple(KernelsDiffer(Comparison(verdict="worse"), name) for name in (None, "<name>")),
     LimitJudged: tuple(LimitJudged(VERDICT, name) for name in (None, "<name>")),
     StepsFlawed: (

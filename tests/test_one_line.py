@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fresh
 import pytest
+from facts import WORSE
 
 from pytest_torchprof.reasons.misuse import CallWithout, Takes
 
@@ -71,7 +72,7 @@ def test_not_measured(torchprof):
 """
 SAID = {
     "test_limit": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7",
-    "test_baseline": "worse than the baseline: new: pointwise sigmoid and pointwise mul, model.py:7",
+    "test_baseline": f"{WORSE}: new: pointwise sigmoid and pointwise mul, model.py:7",
     "test_two": "max_kernels=2: 4 kernels; new: pointwise sigmoid and pointwise mul, model.py:7; also: forbid_ops",
     "test_body": "max_kernels=1: 4 kernels; earliest: gemm fp32 nn mm, model.py:7",
     "test_raises": "TypeError: unsupported operand type(s) for @: 'NoneType' and 'Tensor'",

@@ -346,15 +346,15 @@ def test_what_holds_is_no_failure(tmp_path):
 def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
     profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
     kernels = [FailureLine(f"  + kernel {i}", "came") for i in range(200)]
-    lines = [FailureLine("worse than the baseline", "headline"), *kernels, FailureLine("fix the code", "remedy")]
+    lines = [FailureLine("worse than b.json", "headline"), *kernels, FailureLine("fix it", "remedy")]
     told = str(error_for((), profile, profile.why_missed, also=lines)).splitlines()
     assert len(told) <= Screen().lines + 2
-    assert told[-2:] == ["  and 165 more lines (165 new): pytest -vv", "  do: fix the code"]
+    assert told[-2:] == ["  and 165 more lines (165 new): pytest -vv", "  do: fix it"]
     whole = error_for((), profile, profile.why_missed, also=lines, screen=Screen(everything=True))
     assert str(whole).splitlines() == [
-        "worse than the baseline:",
+        "worse than b.json:",
         *(line.text for line in kernels),
-        "  do: fix the code",
+        "  do: fix it",
     ]
 
 

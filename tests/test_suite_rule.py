@@ -7,7 +7,7 @@ import textwrap
 
 import bare
 import pytest
-from facts import why_not
+from facts import of_no_use, why_not
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
@@ -16,6 +16,7 @@ from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.reasons.lines import CalledOnceByRule
 from pytest_torchprof.reasons.run_options import SuiteAgainstCommit
 from pytest_torchprof.reasons.whole_runs import RuleWithoutTest
+from pytest_torchprof.report import Disuse
 from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
 
@@ -746,13 +747,15 @@ def test_a_path_behind_the_option_is_not_taken_for_a_share(suite):
 
 ALLOWED = entries(test="test_it.py::test_reads", operator="aten::_local_scalar_dense", reason="shown to the user")
 
+UNNEEDED = of_no_use(Disuse.UNNEEDED)
+
 
 def test_what_the_list_allows_passes_in_the_tests_that_it_names(suite):
     source = READING + "\ndef test_reads_too():\n    x.sum().item()\n"
     result = suite(rule(), source, allow=ALLOWED)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["FAILED*test_reads_too*"])
-    result.stdout.no_fnmatch_line("*no test needs*")
+    result.stdout.no_fnmatch_line(f"*{UNNEEDED}*")
 
 
 def test_a_line_is_allowed_where_lines_are_recorded(suite):
@@ -779,8 +782,8 @@ def test_an_entry_that_no_test_needed_is_told_of(suite):
     result = suite(rule(), READING, allow=ALLOWED + NOT_NEEDED)
     result.assert_outcomes(passed=2)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["torchprof_allow.toml: *no test needs any more*: aten::nonzero in *"])
-    result.stdout.no_fnmatch_line("*no test needs*_local_scalar_dense*")
+    result.stdout.fnmatch_lines([f"torchprof_allow.toml: {UNNEEDED}: aten::nonzero in *"])
+    result.stdout.no_fnmatch_line(f"*{UNNEEDED}*_local_scalar_dense*")
 
 
 @pytest.mark.parametrize(
@@ -789,18 +792,18 @@ def test_an_entry_that_no_test_needed_is_told_of(suite):
 def test_nothing_is_said_of_the_list_by_a_run_that_did_not_look_at_every_test(suite, words):
     result = suite(rule(), READING, *words.split(), allow=ALLOWED + NOT_NEEDED)
     result.assert_outcomes(passed=1, deselected=int(words.startswith("-")))
-    result.stdout.no_fnmatch_line("*no test needs*")
+    result.stdout.no_fnmatch_line(f"*{UNNEEDED}*")
 
 
 def test_nothing_is_said_of_the_list_by_a_run_that_samples(suite):
     result = suite(rule(), READING, allow=ALLOWED + NOT_NEEDED, share="0.999")
-    result.stdout.no_fnmatch_line("*no test needs*")
+    result.stdout.no_fnmatch_line(f"*{UNNEEDED}*")
 
 
 def test_nothing_is_said_of_an_entry_whose_test_was_skipped(suite):
     source = READING + "\ndef test_other():\n    pytest.skip('not today')\n"
     result = suite(rule(), source, allow=ALLOWED + NOT_NEEDED)
-    result.stdout.no_fnmatch_line("*no test needs*")
+    result.stdout.no_fnmatch_line(f"*{UNNEEDED}*")
 
 
 @pytest.mark.parametrize(

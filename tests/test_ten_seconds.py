@@ -9,11 +9,13 @@ from itertools import pairwise
 
 import pytest
 from conftest import SHARED_TRACES
+from facts import WORSE
 from headline_witness import alone, called, mean_us
 from raw_events import Raw, communicates, decode, length, union
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.report.baseline_failure import AcceptAsWell
 from pytest_torchprof.text.units import show_us
 
 pytestmark = [
@@ -127,10 +129,10 @@ SHOWN = {
         "model.py:22 in branching",
         "graph_breaks 0 -> 1",
         "do: at model.py:22: write the branch as torch.where or torch.cond",
-        "do: if the change is intended, accept it in the baseline as well: pytest",
+        f"do: {AcceptAsWell()}: pytest",
     ),
     "test_kept": (
-        "worse than the baseline",
+        WORSE,
         "model.py:12",
         "kernels 2 -> 4",
         "do: see what changed at model.py:12 (2 new pointwise kernels",
@@ -138,9 +140,9 @@ SHOWN = {
     "test_many": ("1 limit missed: max_kernels (worst of 5 steps)", "26 kernels", "and ", "do: drop or fuse"),
     "test_many_limits": ("3 limits missed", "26 kernels", "do: for max_kernels", "do: for only_kernels"),
     "test_many_new": (
-        "worse than the baseline",
+        WORSE,
         "more lines (15 new, 1 gone): pytest -vv",
-        "do: see what changed, first at model.py:",
+        "first at model.py:",
     ),
     "test_syncs": ("1 limit not measured: max_syncs", "needs a GPU", "do: run it on a machine with a GPU"),
 }

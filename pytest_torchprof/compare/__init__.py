@@ -5,12 +5,12 @@ from __future__ import annotations
 from pytest_torchprof.compare.change import Change
 from pytest_torchprof.compare.comparison import Comparison
 from pytest_torchprof.compare.entries import compare
+from pytest_torchprof.compare.new_kernels import new_kernels
 from pytest_torchprof.compare.number_changes import GATED, lacking, tolerance_for
 from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.recordings import diff
 from pytest_torchprof.compare.sameness import has_types, lacking_kernels
 from pytest_torchprof.compare.time_changes import unsure
-from pytest_torchprof.compare.words import new_words
 
 __all__ = [
     "GATED",
@@ -23,7 +23,7 @@ __all__ = [
     "has_types",
     "lacking",
     "lacking_kernels",
-    "new_words",
+    "new_kernels",
     "tolerance_for",
     "unsure",
 ]

@@ -24,6 +24,7 @@ from pytest_torchprof.compare.change import (
 )
 from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines
+from pytest_torchprof.compare.notes import EditedTest, environment_note, units_sampled
 from pytest_torchprof.compare.number_changes import COUNTS, is_noise, numbers_to_show
 from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import and_more, counted, numbered, printable_line
@@ -204,7 +205,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
             yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
         if self.stale:
-            yield DifferenceLine(f"  {words.STALE}")
+            yield DifferenceLine(f"  {EditedTest()}")
 
     def without_noise(self) -> Comparison:
         """Return the comparison without the numbers that vary from run to run and gate nothing."""
@@ -227,7 +228,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """The other device or software in words; empty if both are the same."""
         if self.environment is None:
             return ""
-        text = words.environment_words(self.environment)
+        text = str(environment_note(self.environment))
         return f"{text}: it has no baseline" if self.verdict == "new" else text
 
     @property
@@ -237,13 +238,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
             self.environment_words,
             self._clock_words,
             *words.disturbance_words(self.disturbed),
-            words.STALE * self.stale,
+            str(EditedTest()) if self.stale else "",
         )
         return tuple(filter(None, notes))
 
     @property
     def _clock_words(self) -> str:
-        return words.clock_words(self.sampled, self.sides)
+        return str(units_sampled(self.sampled, self.sides) or "")
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.origin import Origin
     from pytest_torchprof.baseline.entry import KernelRecord
-    from pytest_torchprof.compare.change import Change, Kind, LostFusion, OtherEnvironment, Sides, Undecided
+    from pytest_torchprof.compare.change import Change, Kind, LostFusion, Undecided
     from pytest_torchprof.reasons.disturbances import Disturbance
 
 _SHOWN: Final = 4
@@ -28,9 +28,6 @@ _SHOWN: Final = 4
 _REPLAYED: Final = ", launched by the replay of a CUDA graph, which has no operator"
 MOST_PLACES: Final = 5
 """The most places of a kernel that a line names."""
-STALE: Final = "the test was edited after its baseline was recorded (stale)"
-_SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
-_SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 
 
 def change_words(change: Change) -> str:
@@ -231,30 +228,6 @@ def _undecided_words(undecided: Undecided | None) -> str:
     return "its samples were taken with {}, this run's with {}".format(*sides)
 
 
-def _loses(change: Change) -> bool:
-    """Whether a kernel is gone, or runs less often."""
-    fewer = change.kind == "count" and (change.new or 0) < (change.old or 0)
-    return fewer or change.kind in ("removed", "changed", "renamed", "replaced")
-
-
-def new_words(changes: Iterable[Change]) -> str:
-    """Return "20 new pointwise kernels: no longer fused, or added"; empty where a step runs none more often.
-
-    Where no kernel is gone that may have done their work, it says so.
-    """
-    changes = tuple(changes)
-    of_step: dict[int, Counter[str | None]] = {}
-    for change in changes:
-        if change.fails and change.kind in ("added", "count"):
-            of_step.setdefault(change.step, Counter())[change.after[0].family] += change.times
-    families = max(of_step.values(), key=Counter.total, default=Counter())
-    noun = f"new {next(iter(families))} kernel" if len(families) == 1 and None not in families else "new kernel"
-    why = ""
-    if [*families] == ["pointwise"]:
-        why = ": no longer fused, or added" if any(map(_loses, changes)) else ", and none is gone"
-    return f"{counted(families.total(), noun)}{why}" if families else ""
-
-
 def place_lines(change: Change, more: int = 0) -> Iterator[str]:
     """Yield the places at which the user's code launched the kernels of a change, a line each.
 
@@ -285,30 +258,3 @@ def disturbance_words(disturbed: tuple[Sequence[Disturbance | str], Sequence[Dis
     """Yield the disturbances of the machine while the times of either side were taken."""
     for whose, side in zip(("the baseline's samples", "the samples"), disturbed, strict=True):
         yield from (f"during {whose} {disturbance}" for disturbance in side)
-
-
-def clock_words(sampled: tuple[bool, bool], sides: Sides) -> str:
-    """Return why times are not compared, if a side was recorded at locked clocks; else an empty text."""
-    if not any(sampled):
-        return ""
-    which = "both" if all(sampled) else sides[sampled[1]]
-    return f"times are not compared: in {which} the GPU's units were sampled (PM sampling), at locked clocks"
-
-
-def environment_words(other: OtherEnvironment) -> str:
-    """Return both devices if they differ, else the software and precision flags that differ."""
-    first, second = other.sides
-    if other.is_other_device:
-        return f"{first} was recorded on {_device_words(other.old)}, {second} used {_device_words(other.new)}"
-    old, new = (_software_words(side, other.keys) for side in (other.old, other.new))
-    return f"{first} was recorded with {old}, {second} has {new}: names may differ, structure is compared"
-
-
-def _software_words(environment: Mapping[str, str | bool], keys: Sequence[str]) -> str:
-    values = ((_SPOKEN.get(key, key), environment.get(key)) for key in keys)
-    return printable(" / ".join(f"{name} {_SWITCHES.get(value, value)}" for name, value in values))
-
-
-def _device_words(environment: Mapping[str, str | bool]) -> str:
-    gpu, capability = environment.get("gpu"), environment.get("compute_capability")
-    return printable(f"{gpu} ({capability})" if capability else str(gpu or "the CPU"))

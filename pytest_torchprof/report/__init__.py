@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,52 @@ class Disuse(StrEnum):
     """It lacks the types that kernels measured in the run work on."""
 
 
+_DISUSE = {
+    Disuse.GONE: ("entries of tests that are gone", "torchprof baseline prune"),
+    Disuse.RENAMED: ("entries of tests that are gone, while new tests launch their kernels", None),
+    Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
+    Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
+    Disuse.UNNEEDED: ("exceptions that no test needs any more: remove them", None),
+    Disuse.UNTOLD: (
+        "entries of an earlier version, in which another type of a kernel is not found until they are renewed",
+        "pytest --torchprof-baseline=update",
+    ),
+}
+
+
+class EntriesDisused(Statement, frozen=True):
+    """Entries of a file are of no use any more, or of less than they could be."""
+
+    why: Disuse
+    keys: tuple[str, ...]
+    became: tuple[str, ...] = ()
+    """For each key the test that seems to be its new name."""
+    unclear: bool = False
+    """Whether it is not clear which test is which."""
+
+    @property
+    def sentence(self) -> str:
+        unclear = ", and which is which is not clear" if self.unclear else ""
+        keys = self.keys
+        if self.became:
+            keys = tuple(f"{key} -> {now}" for key, now in zip(self.keys, self.became, strict=True))
+        return f"{_DISUSE[self.why][0]}{unclear}: {first_of(keys)}"
+
+
+class MeasuredOnlyThere(Statement, frozen=True):
+    """The commit that the tests are compared with has measurements that the working tree lacks."""
+
+    commit: str
+    measurements: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return f"measured only at {self.commit}: {first_of(self.measurements)}"
+
+
+KINDS: Final = (EntriesDisused, MeasuredOnlyThere)
+
+
 class UnusedEntries(Struct, frozen=True, kw_only=True):
     """Entries of a baseline file that nothing measures any more, or that lack a part of what is compared."""
 
@@ -49,29 +96,17 @@ class UnusedEntries(Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """What is wrong with them, and their first keys: if a file was renamed, all of its keys are left over."""
-        names = (
-            [f"{key} -> {now}" for key, now in zip(self.keys, self.became, strict=True)] if self.became else self.keys
-        )
-        unclear = ", and which is which is not clear" if self.became and self.command is None else ""
-        return f"{_DISUSE[self.why][0]}{unclear}: {first_of(names)}"
+        return self.disused.sentence
+
+    @property
+    def disused(self) -> EntriesDisused:
+        """What is wrong with them."""
+        return EntriesDisused(self.why, self.keys, self.became, unclear=bool(self.became) and self.command is None)
 
     @property
     def remedy(self) -> str | None:
         """The command that renames them, removes them, or renews them."""
         return self.command or _DISUSE[self.why][1]
-
-
-_DISUSE = {
-    Disuse.GONE: ("entries of tests that are gone", "torchprof baseline prune"),
-    Disuse.RENAMED: ("entries of tests that are gone, while new tests launch their kernels", None),
-    Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
-    Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
-    Disuse.UNNEEDED: ("exceptions that no test needs any more: remove them", None),
-    Disuse.UNTOLD: (
-        "entries of an earlier version, in which another type of a kernel is not found until they are renewed",
-        "pytest --torchprof-baseline=update",
-    ),
-}
 
 
 class Reference(Struct, frozen=True, kw_only=True):
@@ -134,7 +169,7 @@ class RunResults(Struct, frozen=True, kw_only=True):
     @property
     def gone_words(self) -> str | None:
         """The measurements that only the other commit has, in a line; None if there are none."""
-        return f"measured only at {self.compared_with}: {first_of(self.gone)}" if self.gone else None
+        return str(MeasuredOnlyThere(self.compared_with, self.gone)) if self.gone else None
 
 
 Reporter = Callable[[RunResults], str]

@@ -6,19 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Union
 
 from msgspec import Struct
 
-from pytest_torchprof import compare
-from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.compare.comparison import VARIED
-from pytest_torchprof.limits import (
-    DEFAULT,
-    HOLDS,
-    Failure,
-    FailureLine,
-    Verdict,
-    failure_text,
-    in_one_line,
-    moved_lines,
-)
+from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, Verdict, failure_text, in_one_line
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.error_texts import unmeasured_text, unmeasured_texts
@@ -26,112 +14,14 @@ from pytest_torchprof.reasons.lost_ranks import CacheProcess  # noqa: TC001 - ms
 from pytest_torchprof.reasons.other_ranks import explained
 from pytest_torchprof.reasons.skips import unjudged_without_gpu
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import counted, first_line, first_of, path_from_here, printable_line, quoted, reason_line
+from pytest_torchprof.report.baseline_failure import BaselineFailure  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.text import first_line, printable_line
 from pytest_torchprof.text.cutting import width_of, with_middles_of_words
 from pytest_torchprof.text.wrapping import broken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_torchprof.compare.time_comparison import TimeComparison
-    from pytest_torchprof.limits import Screen
-
-
-class BaselineFailure(Struct, frozen=True, kw_only=True):
-    """How a comparison with a baseline, or with a commit, fails a test."""
-
-    comparison: Comparison
-    nodeid: str
-    file: str
-    """The baseline's."""
-    commit: str | None = None
-    """The commit that is compared with; None for the baseline."""
-    branch: str | None = None
-    """The branch of a history whose last run is the baseline."""
-    run_of_branch: str | None = None
-    """The commit and the day of that run, if it has the test."""
-    gone: tuple[str, ...] = ()
-    """The tests that are gone and may be this one, where it has no baseline."""
-    unlocated: tuple[decoding.AnyReason, ...] = ()
-    """Why it is not known where kernels are launched."""
-    blamed: tuple[str, int] | None = None
-    """The file and line that launches what is worse, where it is known for sure."""
-    rank: int | None = None
-    """The rank that it fails on, where it is another one."""
-
-    def lines(self, *, beside_limits: bool = False) -> Iterator[FailureLine]:
-        """Yield what fails the test, a line each: kernels with their places, gated numbers, what varies, what to do.
-
-        ``beside_limits``: limits fail it too, so that a new baseline alone does not let it pass.
-        """
-        on_rank = "" if self.rank is None else f"rank {self.rank}: "
-        if self.comparison.verdict == "new":
-            yield from self._lines_without_baseline(on_rank)
-            return
-        compared_with = f"the baseline {self._baseline}" if self.commit is None else f"at {self.commit}"
-        is_worse = self.comparison.verdict == "worse"
-        headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
-        gist = "worse than the baseline" if is_worse and self.commit is None else ""
-        lines = [
-            FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line, full=line.full)
-            for line in self.comparison.decided_lines()
-        ]
-        gated = [line for line in lines if line.about == "gated"]
-        numbers = "; ".join(line.subject for line in gated)
-        yield FailureLine(f"{on_rank}{headline}", "headline", subject=gist, numbers=numbers)
-        # Below what came and went, which is why they have moved; with nothing of that they stand in the headline.
-        below = FailureLine(f"    {numbers}", "gated") if moved_lines(lines) else None
-        for line in lines:
-            if line.about != "gated":
-                yield line
-            elif below is not None and line is gated[0]:
-                yield below
-        yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in self.unlocated)
-        for text in self.comparison.varied():
-            yield FailureLine(text, "varies", subject=VARIED, figures=self.comparison.varied_figures())
-        if self.commit is None and self.branch is None:
-            update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-            accept = "if the change is intended, accept it in the baseline as well: "
-            fix = accept if beside_limits else f"{self._what_to_do}, or accept the new baseline: "
-            yield FailureLine(fix, "remedy", update)
-        else:
-            allowed = compare.tolerance_for(self.comparison.changes)
-            tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
-            allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
-            yield FailureLine(f"{self._what_to_do}{allow}", "remedy")
-
-    @property
-    def _what_to_do(self) -> str:
-        """What to do about the code, and at which place."""
-        changes = self.comparison.changes
-        at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
-        if breaks := [place for change in changes if change.fails for place in change.breaks]:
-            others = f" and the {counted(len(breaks) - 1, 'other')}" if len(breaks) > 1 else ""
-            return f"take out the graph break{at}{others}"
-        lines = {change.file_line for change in changes if change.fails and change.file_line}
-        new = compare.new_words(changes)
-        return f"see what changed{', first' if len(lines) > 1 else ''}{at} ({new})" if new else f"fix the code{at}"
-
-    @property
-    def _baseline(self) -> str:
-        if self.branch is None:
-            return self.file
-        return self.branch if self.run_of_branch is None else f"{self.branch}, the run of {self.run_of_branch}"
-
-    def _lines_without_baseline(self, on_rank: str) -> Iterator[FailureLine]:
-        if self.branch is not None:
-            yield FailureLine(f"{on_rank}no run in {self.branch} has this test on this device (strict)", "headline")
-            yield FailureLine("without strict, a test that the branch does not have yet is a new one", "remedy")
-            return
-        missing = f"{on_rank}no baseline for this test and device in {self.file} (strict)"
-        if not self.gone:
-            yield FailureLine(missing, "headline")
-            yield FailureLine("", "remedy", f"pytest {quoted(self.nodeid)} --torchprof-baseline=add")
-            return
-        rename = "run the command that the end of this run names (torchprof baseline rename)"
-        yield FailureLine(f"{missing}, and its kernels are those of {first_of(self.gone)}, which is gone", "headline")
-        yield FailureLine(f"if it was renamed, {rename}", "remedy")
-        yield FailureLine("if it is new, remove the entries of what is gone: ", "remedy", "torchprof baseline prune")
+    from pytest_torchprof.limits import FailureLine, Screen
 
 
 class Kept(Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from pytest_torchprof.reasons.comparing import (
     WorkersShareDevice,
 )
 from pytest_torchprof.reasons.decoding import from_stored, portable
-from pytest_torchprof.report.account import BaselineFailure
+from pytest_torchprof.report.baseline_failure import BaselineFailure
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of
 

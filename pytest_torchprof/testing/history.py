@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_torchprof.history.belonging import ANYWAY, HistoryProject
+from pytest_torchprof.history.belonging import HistoryProject
 from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
@@ -25,11 +25,20 @@ from pytest_torchprof.reasons.whole_runs import RecordNotKept
 from pytest_torchprof.recording.files import hide
 from pytest_torchprof.system.waiting import within
 from pytest_torchprof.testing.figures import figures_folder
+from pytest_torchprof.testing.records_left import (
+    RecordLost,
+    RecordNotTaken,
+    RecordSeenByGit,
+    RecordWaits,
+    SentBy,
+    Whereabouts,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.history.store import Store
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.session import RunState
 
@@ -57,16 +66,12 @@ def leave_record(state: RunState, run: RunRecord) -> None:
     try:
         within(PATIENCE_S, lambda: _add(store, record))
     except TimeoutError:
-        why = StoreSilent(PATIENCE_S)
-        state.note_left_behind(f"--torchprof-history={where.shown}: {why.text}. {_kept_back(state, record, _SEND)}")
+        _leave_behind(state, record, where.shown, StoreSilent(PATIENCE_S), SentBy.PUSH)
     except StoreUnusable as problem:
-        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_kept_back(state, record, _SEND)}")
+        _leave_behind(state, record, where.shown, problem.cause, SentBy.PUSH)
     except BadRecord as problem:
-        then = _kept_back(state, record, _after_refusal(problem))
-        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.text}. {then}")
-
-
-_SEND = "torchprof history push STORE sends it"
+        sent_by = SentBy.PUSH_ANYWAY if problem.taken_anyway else SentBy.PUSH_TO_ITS_OWN
+        _leave_behind(state, record, where.shown, problem.reason, sent_by)
 
 
 def _add(store: Store, record: RunRecord) -> None:
@@ -74,24 +79,21 @@ def _add(store: Store, record: RunRecord) -> None:
     store.add(record)
 
 
-def _kept_back(state: RunState, record: RunRecord, then: str) -> str:
+def _leave_behind(state: RunState, record: RunRecord, history: str, why: Reason, sent_by: SentBy) -> None:
+    """Put a record that its history has not taken where it waits, and take note of both."""
+    state.note_left_behind(RecordNotTaken(history, why, _kept_back(state, record, sent_by)))
+
+
+def _kept_back(state: RunState, record: RunRecord, sent_by: SentBy) -> Whereabouts:
     outbox = state.options.rootdir / OUTBOX
     try:
         HistoryFolder(outbox).add(record)
         hide(outbox.parent)
     except StoreUnusable as problem:
-        return f"Nor can {OUTBOX}: {problem.why}. The record of this run is lost"
+        return RecordLost(OUTBOX, problem.cause)
     except OSError as error:
-        why = error.strerror or error
-        return f"The record of this run waits in {OUTBOX}, which cannot be hidden from git: {why}"
-    return f"The record of this run waits in {OUTBOX}: {then}"
-
-
-def _after_refusal(problem: BadRecord) -> str:
-    """Return the command that sends a record which a history has refused."""
-    if problem.taken_anyway:
-        return f"torchprof history push {ANYWAY} STORE sends it"
-    return "torchprof history push sends it to a history of its own project"
+        return RecordSeenByGit(OUTBOX, str(error.strerror or error))
+    return RecordWaits(OUTBOX, sent_by)
 
 
 def run_record(state: RunState, session: pytest.Session) -> RunRecord:

@@ -23,7 +23,7 @@ from pytest_torchprof.limits import (
 from pytest_torchprof.reasons.error_texts import unmeasured_texts
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import FixtureUnused, NotRunToEnd
-from pytest_torchprof.report.account import BaselineFailure  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.report.baseline_failure import BaselineFailure  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

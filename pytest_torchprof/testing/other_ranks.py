@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.report.account import BaselineFailure
+    from pytest_torchprof.report.baseline_failure import BaselineFailure
     from pytest_torchprof.testing.judgement import Judgement
 
 _MOST_LINES = 5

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.recordings import Recordings
+    from pytest_torchprof.testing.records_left import RecordNotTaken
     from pytest_torchprof.testing.run_baselines import BaselineNote, RunBaselines
     from pytest_torchprof.testing.suite_rules import SuiteSeen
 
@@ -84,8 +85,8 @@ class RunState(Struct, kw_only=True):
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     suite_seen: SuiteSeen | None = None
     """What was seen of the suite's rules when the tests were collected; None without rules."""
-    left_behind: str = ""
-    """Where the record of the run waits if the history could not take it; empty if it did."""
+    left_behind: RecordNotTaken | None = None
+    """Why the history did not take the record of the run, and where that waits; None if it did."""
     at_end: ExitStack = field(default_factory=ExitStack)
     """Releases what the run holds until its end."""
 
@@ -138,9 +139,9 @@ class RunState(Struct, kw_only=True):
         """Keep problems for the end of the run."""
         self.problems.extend(problems)
 
-    def note_left_behind(self, words: str) -> None:
+    def note_left_behind(self, note: RecordNotTaken) -> None:
         """Take note where the record of the run waits, for the end of the run; no verdict depends on it."""
-        self.left_behind = words
+        self.left_behind = note
 
     def note_judged(self, recording: Path) -> None:
         """Take note that a test has judged a recording."""
