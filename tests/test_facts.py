@@ -725,7 +725,6 @@ WORDS_SHOWN = {
     "JobRow.why": "the words of the reason beside it",
     "NotJudged.why": "the words of the reason beside it",
     "OneLine.message": "a failure as pytest shows it",
-    "RunState.left_behind": "a line for the end of the run",
 }
 """Words of ours that are about to be shown, or stand in a report beside their facts."""
 VALUES_OF_RUNS = {
