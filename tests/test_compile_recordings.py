@@ -251,7 +251,7 @@ def test_texts_of_earlier_versions_read_as_what_is_recorded_now(recorded):
     before, after = (
         recorded(region("0/0", 0, 10), compiled={**EVIDENCE, **evidence}) for evidence in (OF_EARLIER_VERSIONS, now)
     )
-    assert after.compile.graph_breaks[0].reason == after.compile.recompiles[0].reason == TorchSilent()
+    assert after.compile.graph_breaks[0].why == after.compile.recompiles[0].why == TorchSilent()
     for limit in ("max_graph_breaks", "max_recompiles"):
         told = [[str(line) for line in misses(profile, **{limit: 0}).evidence] for profile in (before, after)]
         assert told[0] == told[1] != []

@@ -370,7 +370,7 @@ def test_the_explanation_names_what_the_reason_leaves_out(measure):
     verdict = misses(profile, max_graph_breaks=0)
     assert verdict.number == 1
     (line,) = verdict.evidence
-    assert (line.function, line.why, line.explanation) == ("f", one.reason, one.explanation)
+    assert (line.function, line.why, line.explanation) == ("f", one.why, one.explanation)
 
 
 def test_compiled_in_warm_up_but_not_in_the_steps_is_not_measured(measure):

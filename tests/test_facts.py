@@ -550,9 +550,9 @@ SENTENCES_OF_OTHERS = {
     "Attempt.failure": "torch's",
     "Attempt.guard": "torch's",
     "Compilation.guard": "torch's",
-    "GraphBreak.reason": "torch's",
+    "GraphBreak.why": "torch's",
     "InductorGraph.cudagraph_skip": "torch's",
-    "Recompile.reason": "torch's",
+    "Recompile.why": "torch's",
 }
 NAMES_AND_VALUES = {
     **dict.fromkeys(

@@ -88,10 +88,10 @@ def test_every_part_of_a_verdict_is_one_line():
 
 def test_a_break_and_a_recompile_say_their_line_and_why_without_the_folder():
     broken = GraphBreak(
-        reason="a print", file="/home/me/repository/model.py", line=7, function="forward", explanation="x" * 500
+        why="a print", file="/home/me/repository/model.py", line=7, function="forward", explanation="x" * 500
     )
     assert repr(broken) == "<GraphBreak model.py:7, in forward, a print>"
-    again = Recompile(reason="another size", file="C:\\repository\\model.py", line=9, function="forward")
+    again = Recompile(why="another size", file="C:\\repository\\model.py", line=9, function="forward")
     assert repr(again) == "<Recompile model.py:9, of forward, another size>"
 
 

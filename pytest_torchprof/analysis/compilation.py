@@ -303,7 +303,7 @@ def _graph_breaks(
 
 def _break_of_nested(inner: Region, outer: Region) -> GraphBreak:
     """Return the break that a compiled region inside another one shows."""
-    return GraphBreak(reason=RegionInside(inner.name, outer.name))
+    return GraphBreak(why=RegionInside(inner.name, outer.name))
 
 
 def _merge_breaks(
@@ -349,7 +349,7 @@ def _recompiles(
 ) -> tuple[tuple[Recompile, ...] | None, Reason | None]:
     if evidence is None:
         again = compiled_again(trace, seen)
-        shown = tuple(Recompile(reason=SeenCompiledAgain(identity)) for identity in again)
+        shown = tuple(Recompile(why=SeenCompiledAgain(identity)) for identity in again)
         return shown or None, unknown
     if unseen := _why_unseen(evidence):
         return None, unseen

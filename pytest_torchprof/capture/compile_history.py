@@ -98,7 +98,7 @@ def _break(
     explanation: str | None = None,
 ) -> GraphBreak:
     return GraphBreak(
-        reason=TorchSilent() if why is None else why,
+        why=TorchSilent() if why is None else why,
         explanation=explanation,
         file=place.file if place else None,
         line=place.line if place else None,

@@ -224,7 +224,7 @@ def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
             place = compilation.caller or compilation.place
             recompiled.append(
                 Recompile(
-                    reason=_why_again(compilation.guard),
+                    why=_why_again(compilation.guard),
                     function=name_in_source(place.function) if place else None,
                     file=place.file if place else None,
                     line=place.line if place else None,

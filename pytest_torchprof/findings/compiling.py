@@ -68,7 +68,7 @@ def _graph_break(analysis: Analysis) -> Iterator[Finding]:
     yield GraphBroke(
         breaks=tuple(
             Break(
-                reason=graph_break.reason,
+                reason=graph_break.why,
                 file=graph_break.file,
                 line=graph_break.line,
                 function=graph_break.function,
@@ -84,7 +84,7 @@ def _graph_break(analysis: Analysis) -> Iterator[Finding]:
 def _recompile(analysis: Analysis) -> Iterator[Finding]:
     if recompiles := analysis.compile.recompiles:
         yield CompiledAgain(
-            recompiles=tuple(Again(reason=recompile.reason, function=recompile.function) for recompile in recompiles),
+            recompiles=tuple(Again(reason=recompile.why, function=recompile.function) for recompile in recompiles),
             source=_place_of(recompiles[0]),
         )
 

@@ -76,7 +76,7 @@ def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) 
     compiled = analysis.compile
     recompiles, others, untold = _of_own_code(compiled.recompiles or (), own)
     lines = tuple(
-        RecompileLine(recompile.reason, recompile.file, recompile.line, recompile.function) for recompile in recompiles
+        RecompileLine(recompile.why, recompile.file, recompile.line, recompile.function) for recompile in recompiles
     )
     unknown = compiled.recompiles_unknown or untold
     verdict = _at_most(bound, "recompile", lines, unknown, compiled)
@@ -125,7 +125,7 @@ def instead_of_compiling(compiled: Compile) -> tuple[AnyEvidence, ...]:
 def _break_line(graph_break: GraphBreak) -> GraphBreakLine:
     graphs = None if graph_break.skipped_frame else graph_break.count + 1
     return GraphBreakLine(
-        graph_break.reason,
+        graph_break.why,
         graph_break.file,
         graph_break.line,
         graph_break.function,

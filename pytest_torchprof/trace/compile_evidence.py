@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pytest_torchprof.reasons.compiler_events import AnyCompilerEvent, TorchSilent
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
@@ -17,8 +17,8 @@ from pytest_torchprof.trace.caches import CompileCaches, Count  # noqa: TC001 - 
 class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place where compiled code ends; file, line and function are None if only the trace shows it."""
 
-    reason: AnyCompilerEvent | str = TorchSilent()
-    """The first line of Dynamo's reason; what is known where there is none, with its kind as ``cause``."""
+    why: AnyCompilerEvent | str = field(default=TorchSilent(), name="reason")
+    """The first line of Dynamo's reason; what is known where there is none, recorded with its kind as ``cause``."""
     file: str | None = None
     line: int | None = None
     function: str | None = None
@@ -33,21 +33,31 @@ class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     skipped_frame: bool = False
     """Whether the whole frame is left uncompiled."""
 
+    @property
+    def reason(self) -> str:
+        """Why, as a text."""
+        return str(self.why)
+
     def __repr__(self) -> str:
-        return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}", str(self.reason))
+        return bracketed(self, at_line(self.file, self.line), self.function and f"in {self.function}", self.reason)
 
 
 class Recompile(Struct, frozen=True, kw_only=True):
     """A frame that was compiled again because a guard failed; places are None if only the trace shows it."""
 
-    reason: AnyCompilerEvent | str = TorchSilent()
+    why: AnyCompilerEvent | str = field(default=TorchSilent(), name="reason")
     """The guard that failed, in Dynamo's words, or what is known instead, as of a graph break."""
     function: str | None = None
     file: str | None = None
     line: int | None = None
 
+    @property
+    def reason(self) -> str:
+        """Why, as a text."""
+        return str(self.why)
+
     def __repr__(self) -> str:
-        return bracketed(self, at_line(self.file, self.line), self.function and f"of {self.function}", str(self.reason))
+        return bracketed(self, at_line(self.file, self.line), self.function and f"of {self.function}", self.reason)
 
 
 class SourceLine(Struct, frozen=True, kw_only=True):
