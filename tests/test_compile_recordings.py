@@ -153,7 +153,7 @@ def test_a_nested_region_whose_code_is_known_is_no_further_break(recorded):
 def test_a_nested_region_in_unknown_code_is_a_break_without_a_line(recorded):
     (one,) = recorded(region("5/0", 0, 100), region("1/0", 20, 10), compiled=EVIDENCE).compile.graph_breaks
     inside = RegionInside("Torch-Compiled Region: 1/0", "Torch-Compiled Region: 5/0")
-    assert (one.line, one.reason) == (None, inside)
+    assert (one.line, one.why) == (None, inside)
 
 
 def test_breaks_of_code_that_did_not_run_do_not_count(recorded):

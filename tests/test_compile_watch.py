@@ -335,7 +335,7 @@ def test_a_generator_is_a_frame_given_up(measure):
 
     compiled = torch.compile(numbers, backend="eager")
     found = measure(lambda: list(compiled(X))).compile
-    assert [(one.function, one.reason) for one in found.skipped_frames] == [("numbers", GeneratorRefused())]
+    assert [(one.function, one.why) for one in found.skipped_frames] == [("numbers", GeneratorRefused())]
 
 
 def test_a_backend_that_fails_silently_is_named(measure):
