@@ -235,7 +235,7 @@ def a_break_after_the_last_operation():
     return lambda: g(X)
 
 
-@case(breaks="missed", at=("branch",), told={"why": "Data-dependent branching"}, trace_alone="missed")
+@case(breaks="missed", at=("branch",), told={"why": "data-dependent-jump"}, trace_alone="missed")
 def a_branch_on_data():
     def f(a):
         if a.sum() > 0:  # break: branch
@@ -500,7 +500,12 @@ def no_torch_compile_at_all():
     return lambda: X + 1
 
 
-@case(breaks="missed", nothing=True, told={"setting": "force_eager"}, recompiles="missed")
+@case(
+    breaks="missed",
+    nothing=True,
+    told={"setting": {"setting": "stance-set", "stance": "force_eager"}},
+    recompiles="missed",
+)
 def a_stance():
     f = compiled(lambda a: a + 2)
 
@@ -575,7 +580,10 @@ def measure(name: str) -> dict[str, object]:
 def _facts(line: Evidence) -> dict[str, object]:
     """Return the facts of a line of details; of what was seen instead of compiled code, the facts of this."""
     plain = line.to_plain()
-    return plain["what"] if isinstance(line, InsteadOfCompiling) else plain
+    if isinstance(line, InsteadOfCompiling):
+        return plain["what"]
+    # What is known where torch gives no reason has a kind.
+    return {**plain, "why": why["cause"]} if isinstance(why := plain.get("why"), dict) else plain
 
 
 def _measure_all(names: list[str]) -> dict[str, object]:

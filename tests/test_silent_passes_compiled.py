@@ -256,7 +256,8 @@ def test_what_was_compiled_and_runs_uncompiled_under_a_mode_is_not_measured(meas
 
     reason = why_not(lambda: measure(under_the_mode).expect(**{limit: 0}))
     assert reason.code == "ran-uncompiled"
-    assert reason.under == UnderMode(mode().__class__.__name__)
+    # torch enters one of its own for FlopCounterMode, whose name begins with an underscore.
+    assert reason.under in [UnderMode(f"{prefix}{mode().__class__.__name__}") for prefix in ("", "_")]
 
 
 def test_what_only_runs_and_fits_no_compiled_code_is_not_measured(measure):
