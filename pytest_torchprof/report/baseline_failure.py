@@ -50,7 +50,7 @@ class AmbiguousToBaseline(Statement, frozen=True):
 class AmbiguousToCommit(Statement, frozen=True):
     """What the test launches may be worse than what a commit launches, which fails it in a strict run."""
 
-    SENTENCE = "ambiguous against at {commit} (strict)"
+    SENTENCE = "ambiguous against {commit} (strict)"
 
     commit: str
 
@@ -75,7 +75,10 @@ class NoBaseline(Statement, frozen=True):
     @property
     def sentence(self) -> str:
         missing = self.words(self.SENTENCE)
-        return f"{missing}, and its kernels are those of {first_of(self.gone)}, which is gone" if self.gone else missing
+        if not self.gone:
+            return missing
+        are = "is" if len(self.gone) == 1 else "are"
+        return f"{missing}, and its kernels are those of {first_of(self.gone)}, which {are} gone"
 
 
 class ChangeOfCode(Statement, frozen=True, kw_only=True):
