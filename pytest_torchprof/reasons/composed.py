@@ -7,25 +7,13 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.comparing import SideName  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.reason import KnownAsItsCause, Reason
 from pytest_torchprof.reasons.statement import OncePhrase
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import counted, enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-class _KnownAsItsCause:
-    """A reason around another one: users look that one up."""
-
-    __slots__ = ()
-    why: decoding.AnyReason
-
-    @property
-    def code(self) -> Code | None:
-        """What users know it by."""
-        return self.why.code
 
 
 class _KnownAsTheFirst:
@@ -40,7 +28,7 @@ class _KnownAsTheFirst:
         return self.whys[0].code
 
 
-class OfRank(_KnownAsItsCause, Reason, frozen=True):
+class OfRank(KnownAsItsCause, Reason, frozen=True):
     """A reason that another rank of the job has; it is for that rank's own doctor."""
 
     FOR_THE_DOCTOR = False
@@ -53,7 +41,7 @@ class OfRank(_KnownAsItsCause, Reason, frozen=True):
         return f"rank {self.rank}: {self.why.text}"
 
 
-class OfRecording(_KnownAsItsCause, Reason, frozen=True):
+class OfRecording(KnownAsItsCause, Reason, frozen=True):
     """A reason why a recording is not measured, where it is compared with another."""
 
     file: str
@@ -65,7 +53,7 @@ class OfRecording(_KnownAsItsCause, Reason, frozen=True):
         return f"{self.file or 'a recording'} is not measured: {self.why.text}"
 
 
-class OfRule(_KnownAsItsCause, Reason, frozen=True):
+class OfRule(KnownAsItsCause, Reason, frozen=True):
     """A reason that lies in one of the rules of a suite or of a fleet."""
 
     FOR_THE_DOCTOR = False
@@ -124,7 +112,7 @@ class CuptiUser(OncePhrase):
     DAEMON = "daemon", "a daemon such as dynolog, which starts profilers of torch's here (KINETO_USE_DAEMON)"
 
 
-class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
+class WithOthersInCupti(KnownAsItsCause, Reason, frozen=True):
     """The GPU's side is missing, and others in the process may have CUPTI, which serves one profiler at a time."""
 
     why: decoding.AnyReason
@@ -137,7 +125,7 @@ class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
         return f"{self.why.text}. {serves}"
 
 
-class SkippedGraphsUnknown(_KnownAsItsCause, Reason, frozen=True):
+class SkippedGraphsUnknown(KnownAsItsCause, Reason, frozen=True):
     """Graphs replayed, and whether Inductor left out others is not known."""
 
     why: decoding.AnyReason
@@ -147,7 +135,7 @@ class SkippedGraphsUnknown(_KnownAsItsCause, Reason, frozen=True):
         return f"whether Inductor skipped a graph is not known: {self.why.text}"
 
 
-class RepeatUnmeasured(_KnownAsItsCause, Reason, frozen=True):
+class RepeatUnmeasured(KnownAsItsCause, Reason, frozen=True):
     """The repeat with stacks, which is to tell lines, was not measured itself."""
 
     why: decoding.AnyReason
@@ -195,7 +183,7 @@ class FindingUntold(Reason, frozen=True):
         return f"{self.finding} cannot be told from {where}: {self.because.text}"
 
 
-class OfSide(_KnownAsItsCause, Reason, frozen=True):
+class OfSide(KnownAsItsCause, Reason, frozen=True):
     """Why one side of a comparison with a commit has no times of a test."""
 
     side: SideName
@@ -238,7 +226,7 @@ class FurtherPairsLost(Reason, frozen=True):
         return f"further processes measured nothing: {self.why.text}"
 
 
-class OfKeyword(_KnownAsItsCause, Reason, frozen=True):
+class OfKeyword(KnownAsItsCause, Reason, frozen=True):
     """Why a keyword cannot have its value."""
 
     FOR_THE_DOCTOR = False
@@ -254,7 +242,7 @@ class OfKeyword(_KnownAsItsCause, Reason, frozen=True):
         return f"{self.keyword}{'' if self.value is None else f'={self.value}'}: {self.why.text}"
 
 
-class OfRange(_KnownAsItsCause, Reason, frozen=True):
+class OfRange(KnownAsItsCause, Reason, frozen=True):
     """Why limits within a range cannot be as they are asked for."""
 
     FOR_THE_DOCTOR = False
@@ -267,7 +255,7 @@ class OfRange(_KnownAsItsCause, Reason, frozen=True):
         return f'in "{self.range}": {self.why.text}'
 
 
-class OfEntry(_KnownAsItsCause, Reason, frozen=True):
+class OfEntry(KnownAsItsCause, Reason, frozen=True):
     """Why one entry of a value cannot be as it is."""
 
     FOR_THE_DOCTOR = False
@@ -281,7 +269,7 @@ class OfEntry(_KnownAsItsCause, Reason, frozen=True):
         return f"{self.entry}: {self.why.text}"
 
 
-class MaybeOfFunction(_KnownAsItsCause, Reason, frozen=True):
+class MaybeOfFunction(KnownAsItsCause, Reason, frozen=True):
     """Why a keyword cannot be meant for the measurement; it may be meant for the measured code."""
 
     FOR_THE_DOCTOR = False

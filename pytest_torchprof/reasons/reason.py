@@ -59,6 +59,18 @@ class Reason(Statement, frozen=True, tag_field="reason"):
         return self.text if self.code is None else coded(self.text, self.code)
 
 
+class KnownAsItsCause:
+    """A reason around another one: users look that one up."""
+
+    __slots__ = ()
+    why: Reason
+
+    @property
+    def code(self) -> Code | None:
+        """What users know it by."""
+        return self.why.code
+
+
 class Verbatim(Reason, frozen=True):
     """A reason in words alone: of a mistake on the command line, of another plugin, of an earlier recording."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.reason import KnownAsItsCause, Reason
 from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.reasons.unreadable import InsteadOfFile
 
 
-class OfRecord(Reason, frozen=True):
+class OfRecord(KnownAsItsCause, Reason, frozen=True):
     """What is wrong with one record."""
 
     FOR_THE_DOCTOR = False
@@ -19,15 +19,11 @@ class OfRecord(Reason, frozen=True):
     why: decoding.AnyReason
 
     @property
-    def code(self) -> Code | None:
-        return self.why.code
-
-    @property
     def text(self) -> str:
         return f"{self.record}: {self.why.text}"
 
 
-class InTheWay(Reason, frozen=True):
+class InTheWay(KnownAsItsCause, Reason, frozen=True):
     """A record is not taken, since a damaged one lies in its place."""
 
     FOR_THE_DOCTOR = False
@@ -35,10 +31,6 @@ class InTheWay(Reason, frozen=True):
     why: decoding.AnyReason
     """What is wrong with the damaged one."""
     file: str
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:

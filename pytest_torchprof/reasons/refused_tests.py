@@ -5,11 +5,11 @@ from __future__ import annotations
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.reason import KnownAsItsCause, Reason
 from pytest_torchprof.text import counted
 
 
-class OfMarker(Reason, frozen=True):
+class OfMarker(KnownAsItsCause, Reason, frozen=True):
     """A reason that lies in the marker of a test."""
 
     FOR_THE_DOCTOR = False
@@ -18,25 +18,17 @@ class OfMarker(Reason, frozen=True):
     why: decoding.AnyReason
 
     @property
-    def code(self) -> Code | None:
-        return self.why.code
-
-    @property
     def text(self) -> str:
         return f"{self.test}: torchprof marker: {self.why.text}"
 
 
-class NotMeasurable(Reason, frozen=True):
+class NotMeasurable(KnownAsItsCause, Reason, frozen=True):
     """A GPU is required, and the device of a test cannot be measured."""
 
     FOR_THE_DOCTOR = False
 
     test: str
     why: decoding.AnyReason
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from pytest_torchprof.reasons import decoding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.reason import KnownAsItsCause, Reason
 from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.text import all_of
 
@@ -16,7 +16,7 @@ _FORMS: Final = (
 )
 
 
-class OfStore(Reason, frozen=True):
+class OfStore(KnownAsItsCause, Reason, frozen=True):
     """Why one store cannot be used."""
 
     FOR_THE_DOCTOR = False
@@ -26,15 +26,11 @@ class OfStore(Reason, frozen=True):
     why: decoding.AnyReason
 
     @property
-    def code(self) -> Code | None:
-        return self.why.code
-
-    @property
     def text(self) -> str:
         return f"{self.store}: {self.why.text}"
 
 
-class RecordsStay(Reason, frozen=True):
+class RecordsStay(KnownAsItsCause, Reason, frozen=True):
     """Why a store cannot be used, to which records were to be sent that wait for it."""
 
     FOR_THE_DOCTOR = False
@@ -42,10 +38,6 @@ class RecordsStay(Reason, frozen=True):
     why: decoding.AnyReason
     folder: str
     """Where they wait."""
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:
