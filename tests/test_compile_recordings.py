@@ -321,7 +321,8 @@ def test_a_graph_that_inductor_skipped_misses_and_says_why(recorded):
     assert profile.compile.cuda_graphs.skips == ("skipping cudagraphs due to cpu device",)
     assert SkippedGraph("skipping cudagraphs due to cpu device") in misses(profile, cuda_graph=True).evidence
     quiet = {**EVIDENCE, "cudagraph_skips": {"count": 1, "reasons": []}}
-    assert len(recorded(*GRAPH, compiled=quiet).compile.cuda_graphs.skips) == 1
+    (skip,) = recorded(*GRAPH, compiled=quiet).compile.cuda_graphs.skips
+    assert isinstance(skip, str)  # Users look for words in it.
 
 
 def test_a_graph_of_the_users_own_needs_no_torch_compile(recorded):

@@ -968,7 +968,7 @@ def assigned_to(name, function):
 
 OF_OTHERS_ALONE = {
     *(field for field, whose in SENTENCES_OF_OTHERS.items() if whose in ("torch's", "Python's, of an exception")),
-    *("Break.reason", "Again.reason", "CudaGraphs.skips", "CudaGraphSkipped.reasons", "NoKernelsRecorded.error"),
+    *("Break.reason", "Again.reason", "CudaGraphs.why", "CudaGraphSkipped.reasons", "NoKernelsRecorded.error"),
 }
 """What torch and Python say, in words of their own; where they say nothing, a kind tells what is known."""
 

@@ -74,9 +74,15 @@ class CudaGraphs(ShownFields, frozen=True, kw_only=True):
 
     launches: int
     owned: int
-    skips: tuple[AnyCompilerEvent | str, ...]
+    why: tuple[AnyCompilerEvent | str, ...]
+    """Why Inductor made no graph, in its own words; what is known where it gives none."""
     skips_unknown: Reason | None
     """Why there may be more than ``skips``; None if they are all."""
+
+    @property
+    def skips(self) -> tuple[str, ...]:
+        """The same as texts."""
+        return tuple(map(str, self.why))
 
 
 class FxGraph(Struct, frozen=True, kw_only=True):
@@ -111,7 +117,7 @@ def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: Reason 
         reasons += [graph.cudagraph_skip for graph in evidence.fx_graphs if graph.cudagraph_skip and graph.hash in ran]
         if not reasons and evidence.cudagraph_skips.count:
             reasons = [InductorSilent()]
-    return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
+    return CudaGraphs(launches=len(launches), owned=owned, why=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
 
 
 def _graph_launches(trace: Trace) -> list[int]:

@@ -128,7 +128,7 @@ def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _cuda_graph_skipped(analysis: Analysis) -> Iterator[Finding]:
-    skips = analysis.compile.cuda_graphs.skips
+    skips = analysis.compile.cuda_graphs.why
     if skips:
         yield CudaGraphSkipped(reasons=tuple(skips))
 

@@ -165,7 +165,7 @@ def _cuda_graph(analysis: Analysis, asked: Any) -> Verdict:
     blocked = _why_graphs_are_unknown(analysis)
     if blocked:
         return unmeasured(blocked)
-    skips = analysis.compile.cuda_graphs.skips
+    skips = analysis.compile.cuda_graphs.why
     if skips and asked is True:
         return Verdict(seen=(NoGraphMade(),), status=MISSED, evidence=tuple(map(SkippedGraph, skips)))
     seen: tuple[AnySeen, ...] = ()
