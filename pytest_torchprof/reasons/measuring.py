@@ -32,7 +32,7 @@ class ReturnsWork(Reason, frozen=True):
 
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "nothing ran: the measured call returned the {returned}, whose code runs only when somebody drives it"
-    REMEDY = "drive it in the measured call"
+    REMEDY = "let the measured call run it to its end: list(...) drives a generator, asyncio.run(...) a coroutine"
     MEANING = "what a generator, a coroutine, `map` or `filter` stands for runs after the measurement"
 
     returned: str
