@@ -184,16 +184,16 @@ def _first(module: object) -> str:
 def _classes() -> Iterator[str]:
     """Yield a section for each object of the key, in the order in which they contain each other."""
     written = [
-        node
+        (node, getattr(module, node.name))
         for module in (caches, captured_graphs, compile_evidence, metadata)
         for node in ast.parse(Path(module.__file__).read_text()).body
         if isinstance(node, ast.ClassDef) and _is_struct(getattr(module, node.name))
     ]
-    for node in reversed(written):
+    for node, kind in reversed(written):
         told = (ast.get_docstring(node) or "").split("\n\n")
         yield f"### {node.name}\n"
         yield "\n\n".join(" ".join(part.split()).replace("``", "`") for part in told) + "\n"
-        yield from _table(("entry", "type", ""), _fields(node.body))
+        yield from _table(("entry", "type", ""), _fields(node.body, kind))
         yield ""
 
 
@@ -201,12 +201,14 @@ def _is_struct(kind: type) -> bool:
     return issubclass(kind, Struct)
 
 
-def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+def _fields(body: Sequence[ast.stmt], kind: type[Struct]) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each entry, under the name that it has in the file."""
+    written = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     for here, following in zip(body, [*body[1:], ast.Pass()], strict=True):
         if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name):
             told = following.value if isinstance(following, ast.Expr) else None
             words = told.value if isinstance(told, ast.Constant) else ""
-            yield f"`{here.target.id}`", _type(here.annotation), _cell(str(words)).replace("``", "`")
+            yield f"`{written[here.target.id]}`", _type(here.annotation), _cell(str(words)).replace("``", "`")
 
 
 _WORDS = {
