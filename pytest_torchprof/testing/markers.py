@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,11 +60,26 @@ def _nearest_first(node: Node) -> list[pytest.Mark]:
     return [*own[:begin], *written, *(marker for marker in own[begin:] if marker not in written)]
 
 
+def _written_above(item: pytest.Item) -> list[pytest.Mark]:
+    """Return the markers of a test's function, the nearest first.
+
+    What makes a test of each parameter under a name of its own (``parametrize`` of torch's tests) puts the parameter's
+    markers on the function that wraps the written one: they are as near as those of ``pytest.param``.
+    """
+    function = getattr(item, "obj", None)
+    markers = list(getattr(function, "pytestmark", ()))
+    written = inspect.unwrap(function) if callable(function) else function
+    if getattr(written, "__name__", None) == getattr(item, "originalname", item.name):
+        return markers
+    of_the_written = list(getattr(written, "pytestmark", ()))
+    return [*(marker for marker in markers if marker not in of_the_written), *of_the_written]
+
+
 def _written(node: Node) -> list[pytest.Mark]:
     """Return the markers that stand in the source at a test or a class, the nearest first."""
     if isinstance(node, pytest.Item):
         of_parameters = getattr(getattr(node, "callspec", None), "marks", ())
-        return [*of_parameters, *getattr(getattr(node, "obj", None), "pytestmark", ())]
+        return [*of_parameters, *_written_above(node)]
     if not isinstance(node, pytest.Class):
         return []
     # A class may have one that is no list, and not yet bound to a mark.
