@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import inspect
 import os
 import pkgutil
 import sys
@@ -16,6 +17,7 @@ from unittest import mock
 import huge_pages
 import installed
 import kept
+import msgspec
 import pytest
 import quick_runs
 
@@ -56,6 +58,10 @@ for name in OURS:
         importlib.import_module(module.name)
 for name in (*OTHERS, *BEGINNINGS):
     importlib.import_module(name)
+# Each process finds out for itself, once, in which file each module lies and of which fields each kind of reason is.
+inspect.getmodule(pytest.main.__code__)
+importlib.import_module("pytest_torchprof.against.imports").loaded_files()
+msgspec.json.Decoder(importlib.import_module("pytest_torchprof.report.result").Result)
 # When it is imported it asks whether its process is a side of a comparison, which a fork may be.
 sys.modules.pop("pytest_torchprof.plugin", None)
 # At its end a process takes back all operators that torch has registered, and adds up what was compiled for a log: much memory is

@@ -57,10 +57,11 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     (``_us``), ``share`` of the window, kernel and operator names, steps. A sentence may name properties too.
     """
 
-    TITLE: ClassVar[str]
-    SENTENCE: ClassVar[str]
-    REMEDY: ClassVar[str] = ""
-    ACTION: ClassVar[str] = ""
+    if TYPE_CHECKING:  # As in `reasons.statement`.
+        TITLE: ClassVar[str]
+        SENTENCE: ClassVar[str]
+    REMEDY = ""
+    ACTION = ""
     """What to do, in the room of a line; empty where the remedy is as short."""
     SEVERITY: ClassVar[Severity] = "warning"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
@@ -17,7 +17,7 @@ class _OfBaseline:
     """What a baseline file is instead of one."""
 
     __slots__ = ()
-    REMEDY: ClassVar[str] = _ANEW
+    REMEDY = _ANEW
     if TYPE_CHECKING:
         remedy: str
 

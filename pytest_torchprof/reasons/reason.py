@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_torchprof.reasons.codes import MISUSES, Code, coded
 from pytest_torchprof.reasons.statement import Statement
@@ -17,16 +17,17 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     Each kind of reason is a class in this folder: the code that users see, the sentence, and what to do.
     """
 
-    CODE: ClassVar[Code]
-    REMEDY: ClassVar[str] = ""
+    if TYPE_CHECKING:  # As in `statement`.
+        CODE: ClassVar[Code]
+    REMEDY = ""
     """What to do; empty where nothing can be done, or the sentence says it."""
-    MEANING: ClassVar[str] = ""
+    MEANING = ""
     """The meaning beyond what the sentence says, for `reasons.articles`; empty if there is no more to say."""
-    ADVICE: ClassVar[str] = ""
+    ADVICE = ""
     """What to do, where there is more to say than the text does."""
-    ACTION: ClassVar[str] = ""
+    ACTION = ""
     """The usual `action`."""
-    FOR_THE_DOCTOR: ClassVar[bool] = True
+    FOR_THE_DOCTOR = True
     """Whether ``torchprof doctor`` may know more, where the profiler or the device is what failed."""
 
     @property

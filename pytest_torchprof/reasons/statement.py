@@ -51,8 +51,9 @@ class Statement(ShownFields, frozen=True, tag=_tag):
     as data, tagged with the name of their class in kebab case.
     """
 
-    SENTENCE: ClassVar[str]
-    """The words, with fields in braces (`wording.worded`); `sentence` where they depend on the fields."""
+    if TYPE_CHECKING:  # Of each kind msgspec would evaluate it once more: half of the time until the first one is read.
+        SENTENCE: ClassVar[str]
+        """The words, with fields in braces (`wording.worded`); `sentence` where they depend on the fields."""
 
     @property
     def sentence(self) -> str:
