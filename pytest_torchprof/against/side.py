@@ -98,5 +98,5 @@ def base_side(results: Path) -> Side:
 
 
 def read_side(path: Path) -> Side:
-    """Return what ``Side.announce`` has written."""
+    """Return the side that ``Side.announce`` has written."""
     return json.decode(path.read_bytes(), type=Side, dec_hook=lambda _kind, value: Path(value))

@@ -44,7 +44,7 @@ def without_annotation(trace: Trace, gpu_ops: Iterable[int]) -> list[int]:
 
 
 def parts_annotated(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
-    """Return what of each part carries a scope; a part without it is left out, since it says nothing of it."""
+    """Return the work of each part that carries a scope; a part without any is left out: it says nothing of it."""
     return [
         ListedPart(
             name=part.name,

@@ -333,7 +333,7 @@ class _Calls:
 
     @cached_property
     def _types_of_copied(self) -> dict[int, Inputs]:
-        """What a functional collective of several tensors copies or takes apart first: their types, where alike."""
+        """The types of the tensors that a functional collective of several copies or takes apart first, where alike."""
         ops, names = self._trace.ops, self._trace.names
         meant = {i for i, name in enumerate(names) if name in _OF_OPERANDS}
         types: dict[int, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""What is known of the kernels that Inductor generated, beside their names: its code, or what else ran beside them."""
+"""The facts on the kernels that Inductor generated, besides their names: its code, or the work beside them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class GeneratedCode:
 
 
 class Beside:
-    """What the operators of a recording computed themselves, inside each compiled region and outside of all."""
+    """The operations that a recording's operators computed themselves, inside each compiled region and outside all."""
 
     def __init__(self, kernels: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Take the kernels as they are called, with the names of the ranges around each launch."""

@@ -1,4 +1,4 @@
-"""What findings look at: the recording's GPU work grouped and put in order, each view made once, when asked for."""
+"""The views that findings look at: the recording's GPU work, grouped and put in order, each made once, on demand."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Kernels(Struct, frozen=True, kw_only=True, eq=False):
-    """What rows of kernels have in common."""
+    """The base of rows of kernels."""
 
     times: CallTimes
 

@@ -20,7 +20,7 @@ _Key = TypeVar("_Key")
 
 
 class LaneKind(StrEnum):
-    """What the events of a lane are."""
+    """The kinds of events that a lane has."""
 
     RANGES = "ranges"
     """User annotations."""

@@ -137,7 +137,7 @@ class StepProfile(HasViews, StepAttributes):
 
     @shared
     def order(self) -> object:
-        """What the threads of the step did, each in order: equal if the code took the same path, as far as recorded."""
+        """The actions of the step's threads, each in order: equal if the code took the same path, as recorded."""
         return order_of(self._trace, self.part)
 
     @cached_property

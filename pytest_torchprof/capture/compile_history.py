@@ -1,4 +1,4 @@
-"""What this process has compiled, broken off, given up and compiled again; it lives as long as Dynamo's state."""
+"""The compilations, graph breaks, skips and recompiles of this process; they live as long as Dynamo's state."""
 
 from __future__ import annotations
 

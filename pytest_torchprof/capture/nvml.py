@@ -100,7 +100,7 @@ class Gpu(Struct, frozen=True):
         return clocks or unknown or {}
 
     def slowed_by(self) -> tuple[Brake, ...] | NvmlSilence:
-        """Return what slows it down right now."""
+        """Return the causes that slow the device down right now, or why NVML does not answer."""
         reasons = ask(*_REASONS, given=(self.board,))
         if isinstance(reasons, NvmlSilence):
             return reasons

@@ -291,7 +291,7 @@ def _enclosed(code: CodeType, cells: Sequence[Any]) -> object:
 
 
 def owner_of(function: object) -> object:
-    """Return what a function encloses if it is torch.compile's wrapper, else None."""
+    """Return the object that a function encloses if it is torch.compile's wrapper, else None."""
     code = getattr(function, "__code__", None)
     if code is None or not is_wrapper(CodeLine.of(code)):
         return None

@@ -29,7 +29,7 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 
 class _Tests(NamedTuple):
-    """What became of tests that have entries in baselines."""
+    """The comparisons of tests that have entries in baselines."""
 
     comparisons: Mapping[str, Comparison]
 
@@ -44,7 +44,7 @@ class _Tests(NamedTuple):
 
 
 class _Folders(NamedTuple):
-    """What became of the recordings of the same tests in two folders."""
+    """The comparisons of the recordings of the same tests in two folders."""
 
     comparisons: Mapping[str, Comparison]
     """Of those that are measured on both sides, the costliest difference first."""

@@ -1,4 +1,4 @@
-"""What the commands of a history read: its records and notes, of which those not to be believed are named."""
+"""The reading of histories for commands: records and notes; those not to be believed are named."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def store_that_is_there(where: Where) -> Store:
 
 
 def believed(records: Iterable[Read | BadRecord], refused: list[BadRecord] | None = None) -> Iterator[Read]:
-    """Yield what can be believed, and name on standard error what cannot, which is added to ``refused``."""
+    """Yield the records that can be believed; name the others on standard error, and add them to ``refused``."""
     bad = [] if refused is None else refused
     for record in records:
         if isinstance(record, BadRecord):

@@ -161,7 +161,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> str:
-        """What a comparison of recordings comes to: its first large change of a number, else how kernels differ."""
+        """The gist of a comparison of recordings: its first large change of a number, else how kernels differ."""
         large, _ = large_and_small(self.changes)
         return number_lines(large, self.cost)[0] if large else self.words
 
@@ -219,7 +219,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return (f"  {VARIED}{'; '.join([*moved, *where])}",) if moved or where else ()
 
     def varied_figures(self) -> tuple[str, ...]:
-        """Return what varies from run to run and gates nothing, each number by itself, the most important first."""
+        """Return the figures that vary from run to run and gate nothing, a number each, the most important first."""
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         return (*moved, *family_words.family_times(self.families))
 

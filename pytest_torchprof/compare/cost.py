@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BeforeAndAfter:
-    """What takes time on either side of a comparison."""
+    """The time that something takes on either side of a comparison."""
 
     __slots__ = ()
     time_us: tuple[float, float]

@@ -1,4 +1,4 @@
-"""What a finding is, and what makes findings: rules, with thresholds and with what a recording must hold."""
+"""The base of findings, and of the rules that make them, with thresholds and with what a recording must hold."""
 
 from __future__ import annotations
 
@@ -82,22 +82,22 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The name of its kind."""
         return self.TITLE
 
     @property
     def message(self) -> str:
-        """What is the matter."""
+        """The statement of the problem."""
         return self.words(self.SENTENCE)
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice on what to do about it."""
         return self.words(self.REMEDY)
 
     @property
     def action(self) -> str:
-        """What to do about it first, in the room of a line."""
+        """The first thing to do about it, in the room of a line."""
         return self.words(self.ACTION) or self.remedy
 
     @property
@@ -158,7 +158,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
 
 
 class NamesKernels:
-    """What names kernels and the operators behind them is about these."""
+    """The kernels that a finding is about, and the operators behind them."""
 
     __slots__ = ()
     kernels: tuple[str, ...]
@@ -219,7 +219,7 @@ class Threshold(Struct, frozen=True, eq=False):
 
 
 class Need(Struct, frozen=True, eq=False):
-    """What a recording must hold for a rule to decide."""
+    """A fact that a recording must hold for a rule to decide."""
 
     missing: Reason
     """The reason that is given where the recording lacks it."""
@@ -266,7 +266,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         return next((reason for reason in reasons if reason is not None), None)
 
     def look(self, analysis: Analysis) -> Iterable[Finding]:
-        """Return what the rule finds."""
+        """Return the rule's findings."""
         if not self.thresholds:
             return self.find(analysis)
         values = {threshold: self.changed.get(threshold, threshold.value) for threshold in self.thresholds}

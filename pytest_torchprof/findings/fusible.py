@@ -108,7 +108,7 @@ def launched_by_optimizer(analysis: Analysis, kernels: Iterable[int]) -> list[in
 
 
 def saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
-    """Return what fusing these chains could save, in microseconds."""
+    """Return the time that fusing these chains could save, in microseconds."""
     # The time of one kernel remains of a fused chain: it reads the inputs and writes the result once.
     start, end = analysis.trace.gpu.start, analysis.trace.gpu.end
     took_ns = ([end[i] - start[i] for i in chain] for chain in chains)

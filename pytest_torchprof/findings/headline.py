@@ -160,7 +160,7 @@ def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
-    """Return what went on during most of a gap beside an operation; None if no event shows it."""
+    """Return the activity that filled most of a gap beside an operation; None if no event shows one."""
     spent: dict[Meanwhile, Spans] = {
         "set_up": analysis.gpu_work.set_up.spans,
         "recaptured": recaptures(analysis),

@@ -95,7 +95,7 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 
 def _need_types(dtype: str, least: Threshold, *families: str) -> Need:
-    """Return what has to hold so that products of unknown type cannot make a finding about this type."""
+    """Return the need that holds where products of unknown type cannot make a finding about this type."""
     return need_known_kernels(
         TypesOfSomeUnknown(dtype),
         partial(_may_compute_in, dtype=dtype),
@@ -154,7 +154,7 @@ def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
 
 
 def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
-    """Return what computes in fp32 because TF32 is not allowed, as far as settings and kernels show."""
+    """Return the families that compute in fp32 because TF32 is not allowed, as far as settings and kernels show."""
     if not has_tf32(analysis.trace):
         return ()
     work, metadata = analysis.gpu_work, analysis.trace.metadata

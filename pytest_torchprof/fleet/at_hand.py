@@ -103,7 +103,7 @@ def _name(file: Listed) -> str:
 
 
 def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
-    """Return what is wrong with a file that its store does not give."""
+    """Return the error for a file that its store does not give."""
     if is_missing(problem):
         was_there = file.size is not None or file.etag is not None
         return UnreadableRecording.of((GoneSinceListed if was_there else NothingAtAddress)(file.shown), file.name)

@@ -1,4 +1,4 @@
-"""What files have in common: those of one group, those with one finding, those that should launch the same kernels."""
+"""The groups of files: of one key, of one finding, and of those that should launch the same kernels."""
 
 from __future__ import annotations
 

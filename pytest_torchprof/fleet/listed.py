@@ -38,7 +38,7 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What people read: never with a password."""
+        """The name for people: never with a password."""
         return self.shown if self.member is None else f"{self.shown}: {self.member}"
 
     @property

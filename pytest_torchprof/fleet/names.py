@@ -1,4 +1,4 @@
-"""What the files of a list are called: by their paths below the sources, which are the same in the next run."""
+"""The names of the files of a list: their paths below the sources, which are the same in the next run."""
 
 from __future__ import annotations
 

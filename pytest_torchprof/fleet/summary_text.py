@@ -1,4 +1,4 @@
-"""What a run comes to on a terminal: its files in numbers, and the first ones of each kind."""
+"""The outcome of a run on a terminal: its files in numbers, and the first ones of each kind."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Examples:
 
 
 def summary_lines(folder: FleetFolder, summary: FleetSummary, shown: Examples) -> Iterator[str]:
-    """Yield what a run has come to, and the first files of each kind with why."""
+    """Yield the outcome of a run, and the first files of each kind with their reasons."""
     yield from census_lines(summary)
     for title, count, blocks in (
         ("missed", summary.missed, shown.missed),

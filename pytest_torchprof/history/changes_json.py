@@ -71,7 +71,7 @@ class SeriesRow(SeriesKey, frozen=True, kw_only=True):
 
 
 class TimesKey(SeriesKey, frozen=True, kw_only=True):
-    """What the values of a series of times have in common."""
+    """The key of a series of times, which its values share."""
 
     machine: str
     number: str
@@ -258,7 +258,7 @@ def _time_event(event: TimeEvent, notes: Notes) -> TimeEventRow:
 
 
 def _of_commits(event: BranchEvent) -> dict[str, Any]:
-    """Return what all events have in common: the commits that can have made them, and what moved there besides."""
+    """Return the fields that all events share: the commits that can have made them, and what moved there besides."""
     return {
         "cause": event.cause,
         "before": event.before,

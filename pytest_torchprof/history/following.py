@@ -31,14 +31,14 @@ class How(StrEnum):
 
 
 class Followed(Struct, frozen=True):
-    """What versions follow, by its number in the order in which versions began."""
+    """The version that another one follows, by its number in the order in which versions began."""
 
     number: int
     how: How
 
 
 def followed(spans: Sequence[VersionSpan]) -> dict[int, Followed]:
-    """Return what versions follow, by their number; those that follow none are left out."""
+    """Return the version that each version follows, by the later one's number; without those that follow none."""
     choice = _Choice(spans)
     choice.follow_what_ended()
     choice.follow_what_goes_on()
@@ -76,7 +76,7 @@ class _Choice:
             reach = max(reach, *(self.spans[own].last for own in new))
 
     def _doubt(self, pair: tuple[int, int]) -> tuple[object, ...]:
-        """Return what is more where it is less sure that versions had ended and others follow them, and not others."""
+        """Return a sort key: the greater, the less sure it is that the old version ended and this one follows it."""
         old, own = pair
         span, begin = self.spans[old], self.spans[own].first
         return span.last == begin, span.lacks_at(begin), span.first, self.near.rank(old, own)

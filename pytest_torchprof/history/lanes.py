@@ -83,7 +83,7 @@ def _kept(
 
 
 def _followed_beside(spans: Sequence[VersionSpan], links: Mapping[int, Followed], own: int) -> list[SameRuns]:
-    """Return what the first versions of a lane follow that go on beside them, up to where they begin."""
+    """Return the runs of the version that a lane's first one follows and that goes on beside it, up to its start."""
     link = links.get(own)
     return [] if link is None else _joined(run for run in spans[link.number].runs if run[0] <= spans[own].first)
 

@@ -1,4 +1,4 @@
-"""What came after the newest measured commit of a branch, and whether the CI job that asks was to measure it."""
+"""The runs after the newest measured commit of a branch, and whether the CI job that asks was to measure it."""
 
 from __future__ import annotations
 

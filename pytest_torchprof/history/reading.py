@@ -51,7 +51,7 @@ Packed = tuple[str, bytes] | BadRecord
 
 
 class StoredTime(Struct, frozen=True, gc=False):
-    """What is read of an untraced time."""
+    """The fields of an untraced time that are read."""
 
     conditions: dict[str, str | int]
     samples: Annotated[int, Meta(ge=1)]
@@ -60,13 +60,13 @@ class StoredTime(Struct, frozen=True, gc=False):
 
 
 class StoredNumbers(Struct, frozen=True, gc=False):
-    """What is read of the numbers that vary."""
+    """The varying numbers that are read."""
 
     gpu_busy_us: float | None = None
 
 
 class StoredVarying(Struct, frozen=True, gc=False):
-    """What is read of what varies."""
+    """The varying figures that are read."""
 
     numbers: StoredNumbers = StoredNumbers()
     time: StoredTime | None = None
@@ -106,7 +106,7 @@ class HistoryRun(RunHead, frozen=True, kw_only=True):
 
 
 class ReadPart(Struct, frozen=True, kw_only=True):
-    """What one process has read, with the numbers that it has given."""
+    """The content that one process has read, with the numbers that it has given."""
 
     runs: Sequence[HistoryRun | BadRecord]
     measurements: Sequence[bytes]
@@ -152,7 +152,7 @@ class _Measurements(dict[bytes, int]):
 
 
 class _Listed(NamedTuple):
-    """What a structure lists."""
+    """The kernels that a structure lists."""
 
     claim: int
     """That of a measurement with as many kernels."""
@@ -198,7 +198,7 @@ class RunReader:
         yield from map(self._read, packed)
 
     def read_part(self, packed: Iterable[Packed]) -> ReadPart:
-        """Return what is in some records, of which the numbers are this reader's own; it is to have read nothing."""
+        """Return the content of some records, numbered by this reader alone; it must have read nothing before."""
         runs = [*map(self._read, packed)]
         return ReadPart(
             runs=[run if isinstance(run, BadRecord) else run.alone() for run in runs],

@@ -45,7 +45,7 @@ Count = Annotated[float, Meta(ge=0, multiple_of=1)]
 
 
 class Event(StrEnum):
-    """What started a run."""
+    """The event that started a run."""
 
     PUSH = "push"
     PR = "pr"
@@ -109,7 +109,7 @@ class StructureRecord(Struct, frozen=True, array_like=True):
 
 
 class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the code decides of one measurement: the same in the next run if nothing has changed."""
+    """The facts of one measurement that the code decides: the same in the next run if nothing has changed."""
 
     test: Name
     """pytest's node id."""
@@ -133,12 +133,12 @@ class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str | None, int | None, str]:
-        """What a run has one measurement of: its test, label, rank and device."""
+        """The key of a measurement in its run: its test, label, rank and device."""
         return self.test, self.label, self.rank, self.device
 
 
 class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What varies from run to run of one measurement."""
+    """The figures of one measurement that vary from run to run."""
 
     numbers: dict[str, float] = {}
     """Times in microseconds, shares and sizes, without those that are not known."""
@@ -158,7 +158,7 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AllTests(Struct, frozen=True, kw_only=True):
-    """What a run that left no test out tells of the project's tests: any other one is gone."""
+    """The project's tests as known to a run that left none out: any other test is gone."""
 
     below: tuple[str, ...]
     """The folders and files of which all tests were selected, as node ids name them; "" is the root directory."""
@@ -195,7 +195,7 @@ class RunHead(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(RunHead, frozen=True, kw_only=True):
-    """What a run of pytest has measured, and of what: the one value that its reports and all exports are made from.
+    """The measurements of a run of pytest, and its code: the one value that its reports and all exports are made from.
 
     What the code decides stands apart from what varies, so that a reader of many runs need not read again what it has
     read of the run before.

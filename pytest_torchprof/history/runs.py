@@ -232,7 +232,7 @@ def _aside(
 
 
 def _why_not_held(repository: Repository, tip: str, sha: str) -> LeftOut:
-    """Return what a repository knows of a commit that is not among a branch's first parents."""
+    """Return the reason, as a repository knows it, why a commit is not among a branch's first parents."""
     if repository.descends(tip, sha):
         return LeftOut.OTHER_BRANCH  # It was merged.
     # What a clone lacks may come after all that it has, and so may what it holds of a branch that moved on.

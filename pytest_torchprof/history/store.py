@@ -55,7 +55,7 @@ class Store(Protocol):
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The name in messages: never with a password."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -101,7 +101,7 @@ class Tables(Protocol):
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The name in messages: never with a password."""
 
     def upgrade(self) -> tuple[str | None, str]:
         """Give it the newest schema; return which it had, None for an empty database, and which it has."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Taken(Struct, kw_only=True):
-    """What became of records that were to be taken."""
+    """The outcome of taking records into a history."""
 
     added: int = 0
     known: int = 0

@@ -69,7 +69,7 @@ class TimeSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> SeriesKey:
-        """What its points have in common."""
+        """The key that its points share."""
         return self.series.key
 
     def point(self, at: int) -> Point:

@@ -185,7 +185,7 @@ class RecompileLine(Evidence, frozen=True):
 
 
 class InsteadOfCompiling(Evidence, frozen=True):
-    """What was seen where nothing was compiled."""
+    """A cause that was seen where nothing was compiled."""
 
     SENTENCE = "{what}"
 
@@ -194,7 +194,7 @@ class InsteadOfCompiling(Evidence, frozen=True):
 
 
 class WhyNothingIsCompiled(Evidence, frozen=True):
-    """What usually is the cause where nothing was compiled."""
+    """The usual causes where nothing was compiled."""
 
     SENTENCE = (
         "usual causes: the test does not call what torch.compile returned; module.compile() of a module from torch.nn, "
@@ -226,7 +226,7 @@ class CompilePart(Evidence, frozen=True):
 
 
 class CachesUsed(Evidence, frozen=True):
-    """What was found in the compiler's caches."""
+    """The hits and misses in the compiler's caches."""
 
     uses: CacheUses
     phase: str | None = None

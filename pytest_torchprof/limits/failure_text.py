@@ -87,7 +87,7 @@ def _in_columns(
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
-    """Return what does not hold, in words: of limits that do not hold, and of lines of other failures.
+    """Return the text of a failure: of limits that do not hold, and of lines of other failures.
 
     On a terminal each section has so few lines that what to do is seen on the first screen, too.
     """
@@ -295,12 +295,12 @@ def _code_of(verdict: Verdict) -> str:
 
 
 def _actions(reasons: Iterable[decoding.AnyReason]) -> list[str]:
-    """Return what reasons themselves ask to do."""
+    """Return the actions that the reasons themselves ask for."""
     return [action for action in dict.fromkeys(reason.action for reason in reasons) if action]
 
 
 def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return what to do about limits that are not measured: first what a reason itself asks for."""
+    """Return the actions for limits that are not measured: first those that a reason itself asks for."""
     unmeasured = [verdict for verdict in verdicts if verdict.status == NOT_MEASURED]
     asked: dict[str, list[str]] = {}
     for verdict in unmeasured:

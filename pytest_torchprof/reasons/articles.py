@@ -1,4 +1,4 @@
-"""What each code means and what to do, as articles: ``torchprof explain`` prints one, pages in docs/ hold all."""
+"""The articles on codes: ``torchprof explain`` prints one, pages in docs/ hold all."""
 
 from __future__ import annotations
 

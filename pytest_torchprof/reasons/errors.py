@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions a user may catch.
+"""The exceptions that a user may catch.
 
 Each gives `pytest_torchprof.errors` as its module, where users find it: a traceback prints that before the message.
 """
@@ -57,7 +57,7 @@ class TorchprofError(Exception):
 
     @property
     def text(self) -> str:
-        """What it says, without its code."""
+        """The text, without its code."""
         return str(self.args[0]) if self.args else ""
 
     @property

@@ -209,7 +209,7 @@ class NoTestFileYet(Reason, frozen=True):
 
 
 class NeitherTestNorFile(Reason, frozen=True):
-    """What is to be renamed has not the form of a test's id, nor that of a file."""
+    """The name to rename has neither the form of a test's id nor that of a file."""
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False

@@ -9,7 +9,7 @@ from pytest_torchprof.text import enumerated
 
 
 class LibraryMissing(Reason, frozen=True):
-    """What an address or an option needs is not installed."""
+    """The library that an address or an option needs is not installed."""
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False

@@ -61,12 +61,12 @@ class CuptiRefusal(Struct, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> str:
-        """What to do about it; empty where nothing is known of it."""
+        """The advice on the error; empty where there is none."""
         return _OF_CUPTI.get(self.error, "")
 
 
 class DeviceTrouble(Phrase):
-    """What keeps a device from being used, with what to do about it."""
+    """A condition that keeps a device from being used, with the remedy."""
 
     MEMORY_FULL = "memory-full", "end the processes that hold its memory (nvidia-smi lists them), or take another GPU"
     TAKEN = (

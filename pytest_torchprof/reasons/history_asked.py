@@ -171,7 +171,7 @@ class OnlyStoppedRuns(Reason, frozen=True):
 
 
 class NoRecordThere(Reason, frozen=True):
-    """What is to be taken into a history has no record of a run."""
+    """The source to take into a history has no record of a run."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False

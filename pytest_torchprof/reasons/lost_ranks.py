@@ -26,7 +26,7 @@ class StoppedAt(Struct, frozen=True):
 
 
 class CacheProcess(Phrase):
-    """What a process is for that measures a test of ``compile_cache``."""
+    """The purpose of a process that measures a test of ``compile_cache``."""
 
     FILLS = "fills", "the process that fills the caches"
     COLD = "cold", "the process with cold caches"

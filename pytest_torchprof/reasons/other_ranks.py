@@ -22,7 +22,7 @@ class RankProcess(Struct, frozen=True):
     host: str
 
     def __str__(self) -> str:
-        """Return what a person looks for."""
+        """Return the process's id and host, by which a person finds it."""
         return f"pid {self.pid} on {self.host}"
 
 

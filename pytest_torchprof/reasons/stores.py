@@ -105,7 +105,7 @@ class SqliteOnNetwork(Reason, frozen=True):
 
 
 class LibrariesNotInstalled(Reason, frozen=True):
-    """What reaches a store is not installed."""
+    """The libraries that reach a store are not installed."""
 
     CODE = Code.UNUSABLE_STORE
     FOR_THE_DOCTOR = False
@@ -122,7 +122,7 @@ class LibrariesNotInstalled(Reason, frozen=True):
 
 
 class LibraryNotLoaded(Reason, frozen=True):
-    """What reaches a store is installed, and is too old or damaged."""
+    """The library that reaches a store is installed, and is too old or damaged."""
 
     CODE = Code.UNUSABLE_STORE
     FOR_THE_DOCTOR = False
@@ -133,7 +133,7 @@ class LibraryNotLoaded(Reason, frozen=True):
 
 
 class StoreUse(Phrase):
-    """What was to be done with a store."""
+    """The use of a store that failed."""
 
     READ = "read", "cannot be read"
     WRITE = "write", "cannot be written"

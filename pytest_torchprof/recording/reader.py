@@ -300,7 +300,7 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
 
 
 def _of_another_kind(content: bytes) -> _NoTraceError | None:
-    """Return what a file is that nobody has written as JSON; None where it may be JSON that is damaged."""
+    """Return the error for a file that nobody has written as JSON; None where it may be JSON that is damaged."""
     if content.startswith(ZIP):
         return _NoTraceError(ZipArchive())
     if b"\0" in content[:4096]:

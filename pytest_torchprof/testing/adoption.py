@@ -53,7 +53,7 @@ _CALL = "torchprof.adopt()"
 
 
 class AdoptionRequest(Struct, frozen=True, kw_only=True):
-    """What a test wants to adopt."""
+    """The recordings that a test wants to adopt."""
 
     source: Callable[[Path], object] | Path
     """The function to call with the folder in which the recordings are to be, or the path where they are."""

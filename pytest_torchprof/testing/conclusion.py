@@ -53,7 +53,7 @@ class Conclusion(Struct, frozen=True, kw_only=True):
         return self.judgement.profile is not None and self.result.outcome is not Outcome.SKIPPED
 
     def text(self, screen: Screen) -> str:
-        """Return what does not hold, at the length that the screen allows."""
+        """Return the text of the failure, at the length that the screen allows."""
         text = f"{self.judgement.error(screen)}{self.below.lines(screen.columns)}"
         return labelled(self.label, text, screen.columns)
 

@@ -25,7 +25,7 @@ def figures_folder(options: RunOptions) -> HistoryFolder | None:
 
 
 def former_structures(saved: Path) -> dict[tuple[str, str | None, int | None], str | None]:
-    """Return what the measurements launched when a run last had each; unreadable records tell nothing."""
+    """Return the structure that each measurement launched when a run last had it; unreadable records tell nothing."""
     try:
         records = [record for record in records_of(HistoryFolder(saved / FIGURES)) if not isinstance(record, BadRecord)]
     except StoreUnusable:

@@ -40,7 +40,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class ProcessResults(Struct, frozen=True, kw_only=True):
-    """What the process hands over: at its end, or with the last report of a test."""
+    """The results that the process hands over: at its end, or with the last report of a test."""
 
     test: str | None = None
     """The id of the test whose last run these are all results of; None at the end of the process."""

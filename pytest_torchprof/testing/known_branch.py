@@ -1,4 +1,4 @@
-"""What a run knows of the branch that its tests are compared with, in each of its processes."""
+"""The knowledge that each process of a run has of the branch that its tests are compared with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class KnownBranch(Struct, frozen=True, kw_only=True):
-    """What the tests of a run are compared with: files of entries, and why some have none."""
+    """The entries that the tests of a run are compared with, in files, and why some have none."""
 
     branch: str
     history: str

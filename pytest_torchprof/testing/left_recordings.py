@@ -137,7 +137,7 @@ def _named(source: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
 
 
 def _looked_at(source: Path, path: Path, known: _Candidate | None) -> _Candidate:
-    """Return what is known of a file now; one that has changed since the last look is read when it rests."""
+    """Return the present state of a file; one that has changed since the last look is read when it rests."""
     name = printable_line(path.relative_to(source).as_posix() if path != source else path.name, 120)
     file = _Candidate(path=path, name=name, stamp=_stamp(path))
     if known is not None and known.stamp != file.stamp:
@@ -172,7 +172,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
 
 
 def _what_instead(path: Path) -> InsteadOfFile | None:
-    """Return what lies at a path where a recording was expected; None for a file, and if nothing is there."""
+    """Return the kind of entry at a path where a recording was expected; None for a file, and if nothing is there."""
     if is_special(path):
         return InsteadOfFile.SPECIAL
     try:

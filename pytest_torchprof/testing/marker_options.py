@@ -1,4 +1,4 @@
-"""What the markers of one test ask for, with the run's options applied: read once, into a frozen value."""
+"""The options in the markers of one test, with the run's applied: read once, into a frozen value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDABLE = ("stacks", "modules", "memory")
 
 
 class TestOptions(Struct, frozen=True, kw_only=True):
-    """What the markers of one test ask for, with the run's options applied."""
+    """The options in the markers of one test, with the run's applied."""
 
     __test__ = False
     device: str

@@ -1,4 +1,4 @@
-"""What the command line and the ini file ask for: read once, at the border, into a frozen value."""
+"""The options of the command line and the ini file: read once, at the border, into a frozen value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Keep(StrEnum):
 
 
 class BaselineMode(StrEnum):
-    """What a run does with baselines."""
+    """The ways in which a run treats baselines."""
 
     COMPARE = "compare"
     UPDATE = "update"
@@ -74,7 +74,7 @@ class HistoryBranch(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return f"history:{self.history}@{self.branch}"
 
 
@@ -253,7 +253,7 @@ class _Source:
         return _store_in("history", given[0], folder) if given else None
 
     def baseline(self) -> tuple[BaselineMode, HistoryBranch | None]:
-        """Return what baselines are for, and the branch of a history that is the baseline in place of files."""
+        """Return the mode for baselines, and the branch of a history that is the baseline in place of files."""
         given, folder = self._given_below("baseline")
         value = given[0] if given else ""
         mode, is_history, address = value.partition(_HISTORY)
@@ -310,7 +310,7 @@ class _Source:
             raise _bad_option(OfSetting("torchprof_own", problem.reason)) from None
 
     def own_kernels(self) -> OwnKernels | None:
-        """Return what the ini file says of kernels."""
+        """Return the kernels that the ini file declares."""
         if not (lines := self._config.getini("torchprof_kernels")):
             return None
         from pytest_torchprof.kernels.own_kernels import read_own_lines  # noqa: PLC0415  (as above)

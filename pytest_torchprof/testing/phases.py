@@ -1,4 +1,4 @@
-"""What the plugin does in the phases of a test: calls its body as the measured step, and judges what was measured."""
+"""The plugin's work in the phases of a test: it calls the body as the measured step, and judges the measurement."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Recordings:
 
     @cached_property
     def _former_structures(self) -> dict[tuple[str, str | None, int | None], str | None]:
-        """What the measurements of the last run in the folder launched; nothing where there was none."""
+        """The structures that the measurements of the last run in the folder launched; nothing where there was none."""
         if self._options.save is None:
             return {}
         from pytest_torchprof.testing.figures import former_structures  # noqa: PLC0415 - for these runs alone

@@ -276,7 +276,7 @@ class RunState(Struct, kw_only=True):
         )
 
     def hand_over_test(self, nodeid: str) -> ProcessResults | None:
-        """Return what is handed over with the last report of a test, whose results are the last ones; None of others.
+        """Return the results to hand over with a test's last report, which are the last results; None for other tests.
 
         The end of the process does not repeat it.
         """

@@ -41,7 +41,7 @@ _PYTESTS = 8
 
 
 class TestRun(Struct, kw_only=True):
-    """What one run of one test has measured so far, and how that was judged; only its own methods change it."""
+    """The measurements of one run of one test so far, and their judgements; only its own methods change it."""
 
     __test__ = False
 

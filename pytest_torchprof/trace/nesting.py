@@ -100,7 +100,7 @@ class Nesting:
         return outermost
 
     def _holding_longer(self, last: int, start: float, end: float) -> int:
-        """Return what `_holding` does, as long as no range is too deep, which is refused (`nest`)."""
+        """Return the holder as `_holding` does, as long as no range is too deep, which is refused (`nest`)."""
         # Where one is, the way up from each call would be long.
         if self._is_bottomless or self._ends[last] >= end:
             return last

@@ -121,7 +121,7 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
 
     @property
     def hints(self) -> str:
-        """What kept Dynamo away."""
+        """The reasons that kept Dynamo away."""
         return "; ".join(map(str, self.seen))
 
     @property
@@ -223,7 +223,7 @@ class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"
 
     @property
     def won_us(self) -> float:
-        """What the GPU gains, if it gains anything."""
+        """The time that the GPU gains, 0 if it gains none."""
         return max(self.gained_us or 0.0, 0.0)
 
     @property

@@ -24,7 +24,7 @@ class UnfusedPointwise(OfKernels, frozen=True, kw_only=True, tag="unfused-pointw
 
     @property
     def costliest(self) -> str:
-        """What the kernels of the costliest one do, at most five of them."""
+        """The operations of the costliest chain's kernels, at most five of them."""
         return first_of(self.chain)
 
 
@@ -144,7 +144,7 @@ class OptimizerOfSingleTensors(OfKernels, frozen=True, kw_only=True, tag="single
 
     @property
     def gradients(self) -> str:
-        """What to do about gradients that are set to zero, where kernels do it."""
+        """The remedy for gradients that are set to zero, where kernels do it."""
         return self.words(self._GRADIENTS) if self.zeroing else ""
 
     @property

@@ -49,7 +49,7 @@ class TestRuns(Struct, frozen=True, kw_only=True):
 
 
 class TestTables:
-    """What is asked of the tables of a history, within one transaction."""
+    """The queries to the tables of a history, within one transaction."""
 
     __test__ = False
 

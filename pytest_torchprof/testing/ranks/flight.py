@@ -1,4 +1,4 @@
-"""What NCCL's flight recorder has dumped of a job that hangs: the collective at which each rank stopped.
+"""The dump of NCCL's flight recorder on a job that hangs: the collective at which each rank stopped.
 
 A dump is a file of whoever wrote it, perhaps in a folder of everybody: only one of this account that was written during
 the test is read, and nothing in it is called.

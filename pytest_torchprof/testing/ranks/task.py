@@ -89,7 +89,7 @@ def read_turn(folder: Path, number: int) -> Turn | None:
 
 
 class LeftBehind(Enum):
-    """What a test may leave behind that keeps other tests from running in its process."""
+    """The state that a test may leave behind and that keeps other tests from running in its process."""
 
     PROCESS_GROUP = "process group"
     """One that is neither this package's nor a shared fixture's."""
@@ -220,7 +220,7 @@ class TurnFolder:
         return (self._path / _END).is_file()
 
     def read(self) -> RankEnd:
-        """Return what the rank has left so far."""
+        """Return the reports and the last word that the rank has left so far."""
         file = self._path / _END
         last = msgspec.convert(json.loads(file.read_bytes()), LastWord) if self.ended else LastWord()
         return RankEnd(reports=tuple(self._reports()), last=last)

@@ -100,7 +100,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         return NoRankGoesOn(silent_s, tuple(lost), tuple(lost.values()))
 
     def loss(self, why: Reason) -> RankLost:
-        """Return what there is to say where the rank that speaks for it is lost for this reason: or none goes on."""
+        """Return the loss of the rank that speaks for the job, for this reason; of the job where no rank goes on."""
         first, silent_s = self.first, self.job.silent_s
         if silent_s is not None:
             return RankLost(self._why_silent(silent_s))
@@ -134,7 +134,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def sections(self) -> tuple[tuple[str, str], ...]:
-        """What the ranks wrote, each under headings that name it."""
+        """The output of the ranks, each under headings that name it."""
         return tuple(
             (f"{name}, {verdict.name}", text)
             for verdict, end in zip(self.ranks, self.job.ranks, strict=True)
@@ -186,7 +186,7 @@ def _outcome(report: pytest.TestReport) -> tuple[str, pytest.TestReport]:
 
 
 def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
-    """Return what the ranks hand over together: for each measurement the result of the worst rank.
+    """Return the results that the ranks hand over together: for each measurement that of the worst rank.
 
     Baselines are rank 0's, and written if the test has passed on all.
     """
@@ -207,7 +207,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
 
 
 def _of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
-    """Yield what each rank has measured by itself; of one that was lost, that it has not."""
+    """Yield each rank's own results, and for a rank that was lost results that are not measured."""
     known = {result.label: result for handed in of_ranks for result in handed.results}
     for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
         yield from handed.results
