@@ -127,7 +127,7 @@ class _Calls:
         return sorted(operators, key=ops.start.__getitem__)
 
     def _asking_around(self, op: int) -> int:
-        """Return the operator around this one, or itself, that asks for a collective; ABSENT without one."""
+        """Return the operator around this one, or itself, that asks for a collective; ABSENT if there is none."""
         named = self._trace.ops.name
         return next(
             (outer for outer in self._trace.nesting.chain(op) if self._trace.names[named[outer]] in COLLECTIVES), ABSENT
@@ -326,7 +326,7 @@ class _Calls:
         return self._operands(trace.ops.inputs[op]), backend
 
     def _functional_around(self, op: int) -> int:
-        """Return the functional collective around an operator that asks for one; ABSENT without one."""
+        """Return the functional collective around an operator that asks for one; ABSENT if there is none."""
         named, names = self._trace.ops.name, self._trace.names
         around = self._trace.nesting.chain(op)
         return next((outer for outer in around if names[named[outer]].startswith(_FUNCTIONAL)), ABSENT)

@@ -414,7 +414,7 @@ class GpuWork:
 
     @cached_property
     def waiting_copies_of(self) -> dict[int, list[int]]:
-        """The calls of these copies of each operator; those without one aside."""
+        """The calls of these copies of each operator; copies without an operator are left out."""
         copies: dict[int, list[int]] = defaultdict(list)
         for call, op in self.waiting_copies.items():
             if op >= 0:

@@ -86,7 +86,7 @@ def lanes_of(analysis: Analysis) -> list[Lane]:
 
 
 def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
-    """Return the lanes of each thread, that of the steps first, then as they begin."""
+    """Return the lanes of each thread, first the thread of the steps, then as they begin."""
     parts: list[tuple[LaneKind, Ranges | Calls]] = [
         (LaneKind.RANGES, trace.annotations),
         (LaneKind.PYTHON, trace.frames),

@@ -96,7 +96,7 @@ class Launching:
 
     @cached_property
     def op_of(self) -> Sequence[int]:
-        """For each GPU operation the innermost operator around its launch, ABSENT without one."""
+        """For each GPU operation the innermost operator around its launch, ABSENT if there is none."""
         return launching_operators(self._trace, self._around)
 
     @cached_property

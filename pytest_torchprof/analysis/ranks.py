@@ -43,7 +43,7 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     clock: str | None
     """By which clock its times are: the same for ranks of one host; None where the recording does not tell."""
     run_id: str | None
-    """What the launcher called the run."""
+    """The launcher's name for the run."""
     device: str
     window_ns: tuple[int, int]
     """When it was recorded, by the clock of its host."""

@@ -154,7 +154,7 @@ class Origins:
         return self._origins[context]
 
     def _mark_at(self, thread: int, moment: int) -> int:
-        """Return the name of the thread's last mark, ABSENT without one."""
+        """Return the name of the thread's last mark, ABSENT if there is none."""
         starts, names = self._marks.get(thread, _NO_MARKS)
         reached = bisect_right(starts, moment)
         return names[reached - 1] if reached else ABSENT

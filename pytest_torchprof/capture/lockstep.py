@@ -210,7 +210,7 @@ class Lockstep(Coordination):
         self._store = store
         self._rank = rank
         self._phase = phase
-        """What is measured, or has ended; None behind all tests."""
+        """The phase that is measured, or has ended; None behind all tests."""
         self._label = label
         self._key = f"{self._of_test}/measurement/{label or ''}"
         self._numbers = set(range(rank.world))

@@ -252,7 +252,7 @@ class _Measurement(Struct, kw_only=True):
     problem: Reason | None = None
     over: bool = False
     written: Metadata | None = None
-    """What the recording at ``path`` holds beside the trace, if there is one."""
+    """The metadata that the recording at ``path`` holds besides the trace, if there is one."""
 
     def arm(self, locks: ExitStack) -> Iterator[None]:
         """Make sure that there can be a recording, and hold the GPU until the locks are freed; no call is needed."""

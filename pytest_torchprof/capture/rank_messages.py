@@ -41,7 +41,7 @@ class RankStatus(Struct, frozen=True, kw_only=True):
     phase: PhaseOfTest | None
     """Where it is; None in no test."""
     label: str | None
-    """What it measures there."""
+    """The label of its measurement there."""
     goal: Goal
     process: RankProcess
 

@@ -99,7 +99,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, if they are not the steps with most kernels."""
     sides: Sides = TWO_FILES
-    """What the two measurements are called."""
+    """The names of the two measurements."""
     sampled: tuple[bool, bool] = (False, False)
     """On which sides the GPU's units were sampled, at locked clocks; if on any, times are not compared."""
 

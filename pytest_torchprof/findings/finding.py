@@ -61,7 +61,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     SENTENCE: ClassVar[str]
     REMEDY: ClassVar[str] = ""
     ACTION: ClassVar[str] = ""
-    """What to do, in the room of a line; empty where the remedy is as short."""
+    """The remedy in the room of a line; empty where the remedy is as short."""
     SEVERITY: ClassVar[Severity] = "warning"
 
     saves_us: float = 0.0
@@ -179,7 +179,7 @@ class OfKernels(NamesKernels, Finding, frozen=True, kw_only=True, tag="of-kernel
     """The share of the window in which one of them ran."""
     count: int
     kernels: tuple[str, ...]
-    """What they are called, the longest time first, at most five names."""
+    """The names of the kernels, the longest time first, at most five."""
     ops: tuple[str, ...]
     """The operators that launched them, in the same order, at most five."""
 

@@ -138,7 +138,7 @@ def _longest_gap(work: GpuWork) -> tuple[int, int, int]:
 
 
 def _longest_not_set_up(work: GpuWork) -> tuple[int, int, int]:
-    """Return the longest gap that went into something else than what is done only once; without one the longest."""
+    """Return the longest gap that went into something else than one-time work; if there is none, the longest gap."""
     gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
     gaps.sort(key=_length, reverse=True)
     return next((gap for gap in gaps if not _is_set_up(work, gap)), gaps[0])

@@ -44,7 +44,7 @@ class JobName(Struct, frozen=True, order=True, omit_defaults=True):
     """The name that the recordings of one job share."""
 
     run: str = ""
-    """What its launcher called the run; empty where the recordings do not say so."""
+    """The launcher's name for the run; empty where the recordings do not have it."""
     folder: str = ""
     """Where the recordings lie; empty where the name of the run says enough."""
     ranks: int = 0

@@ -162,7 +162,7 @@ class FleetReport(Struct, frozen=True, kw_only=True):
     worst: tuple[WorstFile, ...]
     not_judged: tuple[NotJudged, ...]
     jobs: tuple[JobRow, ...]
-    """Those whose ranks are among the files; none while files are left."""
+    """The jobs whose ranks are among the files; none while files are left."""
 
 
 def opening(command: str, *files: tuple[str, str | None]) -> str:

@@ -52,7 +52,7 @@ class FleetRow(Struct, frozen=True, kw_only=True):
     limits_missed: tuple[str, ...]
     findings: tuple[str, ...]
     metadata: dict[str, str]
-    """What a manifest says of it besides."""
+    """The further entries of a manifest about it."""
 
 
 def row_of(record: FileRecord, name: str) -> FleetRow:

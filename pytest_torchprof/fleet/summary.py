@@ -42,7 +42,7 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
     """The number of files by the reason's code."""
     quarantined_because: dict[str, int]
     jobs: JobsSummary = JobsSummary()
-    """Those whose ranks are among the files."""
+    """The jobs whose ranks are among the files."""
 
 
 class FleetTally:

@@ -68,9 +68,9 @@ class BranchBaseline(Struct, frozen=True, kw_only=True):
     branches: tuple[str, ...]
     """All that its history has runs of, those with the most first."""
     refused: tuple[BadRecord, ...]
-    """What is wrong with records of which it is not known whether they are of the branch."""
+    """The faults of records of which it is not known whether they are of the branch."""
     damaged: tuple[BadRecord, ...]
-    """What is wrong with records of runs that tests would have been looked for in."""
+    """The faults of records of runs that tests would have been looked for in."""
 
 
 def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:

@@ -25,9 +25,9 @@ class VersionLane(Struct, frozen=True, kw_only=True):
 
     stretches: list[SameRuns]
     before: list[SameRuns] = []
-    """Those of another lane that they follow."""
+    """The stretches of another lane that they follow."""
     after: list[SameRuns] = []
-    """Those of another lane that follow them."""
+    """The stretches of another lane that follow them."""
     is_aside: bool = False
     """Whether its versions have another lane: a run that came late, or runs beside versions that had not ended yet."""
 

@@ -152,7 +152,7 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     launched: int | None = None
     """Which of the run's launch orders its steps have."""
     also: dict[str, float] = {}
-    """What a baseline keeps of it besides the numbers, as times by the kernels' families."""
+    """The varying figures that a baseline keeps besides the numbers, as times by the kernels' families."""
     samples_hardware: bool = False
     """Whether the GPU's units were sampled too, at locked clocks."""
 
@@ -206,9 +206,9 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     varying: tuple[VaryingRecord, ...] = ()
     """One for each of the measurements."""
     launched: LaunchRecord | UnsetType = UNSET
-    """What later runs are compared with; earlier versions did not record it."""
+    """The launches that later runs are compared with; earlier versions did not record them."""
     reported: ReportedRun | UnsetType = UNSET
-    """What its reports tell besides; last, since a reader of many runs has no use for it."""
+    """The results that its reports tell besides; last, since a reader of many runs has no use for them."""
 
 
 Head = TypeVar("Head", bound=RunHead)

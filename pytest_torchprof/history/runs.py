@@ -64,7 +64,7 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     left_out: Mapping[LeftOut, int]
     """How many runs are no points of it, by the reason."""
     notes: Notes = Notes()
-    """What people have said of the history."""
+    """The notes of people on the history."""
     not_in_git: tuple[str, ...] = ()
     """The measured commits of it that the repository which orders it does not hold, by their dates."""
     not_pushed: tuple[str, ...] = ()

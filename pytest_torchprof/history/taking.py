@@ -22,7 +22,7 @@ class Taken(Struct, kw_only=True):
 
     added: int = 0
     known: int = 0
-    """Those that the history has already."""
+    """How many records the history has already."""
     of_other_events: int = 0
     refused: list[BadRecord] = []
 

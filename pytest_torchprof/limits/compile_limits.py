@@ -195,7 +195,7 @@ def _why_graphs_are_unknown(analysis: Analysis) -> Reason | None:
 
 
 def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[AnySeen | None, tuple[WorkRow, ...], GraphReplays]:
-    """Return the problem of a step (None without one), its kernels outside graphs, and its replays."""
+    """Return the problem of a step (None if there is none), its kernels outside graphs, and its replays."""
     total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]
     seen = GraphReplays(inside, total, int(step.graph_launches))

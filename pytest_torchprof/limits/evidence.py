@@ -153,7 +153,7 @@ class GraphBreakLine(Evidence, frozen=True):
     graphs: int | None
     """How many graphs there are of what could be one; None where the whole frame is left uncompiled."""
     explanation: str | None
-    """What Dynamo says after its reason."""
+    """The sentence that Dynamo says after its reason."""
 
     @property
     def file_line(self) -> str | None:
@@ -268,7 +268,7 @@ class PatternAdvice(Evidence, frozen=True):
     noun: str
     """The kind of kernel: "GEMM"."""
     asked: tuple[str, ...]
-    """What the pattern's words ask for: "layout tn"."""
+    """The request in the pattern's words: "layout tn"."""
     names: tuple[tuple[int, str], ...]
     """The most frequent names, each with its count."""
     other_names: int

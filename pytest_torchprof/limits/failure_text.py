@@ -138,11 +138,11 @@ class _Section(NamedTuple):
     left: int
     """How many rows, notes or lines are left out."""
     left_kinds: str = ""
-    """What is among them: how many kernels that came and went."""
+    """The kinds among them: how many kernels that came and went."""
     causes: tuple[str, ...] = ()
     """The codes of the findings that may be the cause and are named."""
     left_causes: tuple[str, ...] = ()
-    """Those of findings that are left out."""
+    """The codes of findings that are left out."""
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:

@@ -78,9 +78,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The value where it is a number, in the unit below; ``check_limits`` fills it in."""
     status: Status
     seen: tuple[AnySeen, ...] = ()
-    """What was seen."""
+    """The value that was seen, as facts."""
     number: float | None = None
-    """What was seen where it is a number."""
+    """The measured value where it is a number."""
     unit: Unit | None = None
     """The unit of the number and the bound."""
     reason: decoding.AnyReason | None = None

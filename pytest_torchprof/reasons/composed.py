@@ -155,7 +155,7 @@ class AllowanceUntold(Reason, frozen=True):
     allowed: tuple[str, ...]
     count: int
     noun: str
-    """What is counted: "blocking call"."""
+    """The noun that is counted: "blocking call"."""
     because: decoding.AnyReason
 
     @property

@@ -32,7 +32,7 @@ class TorchprofError(Exception):
     __module__ = "pytest_torchprof.errors"
 
     code: str | None = None
-    """What this kind of error is called, "recording-cut-off"; None where another plugin raises one without."""
+    """The name of this kind of error, "recording-cut-off"; None where another plugin raises one without."""
 
     _reason: Reason | None = None
     _texts = ErrorTexts()
@@ -203,7 +203,7 @@ class UnreadableRecording(TorchprofError):
 
     code = Code.RECORDING_DAMAGED
     cause: WhyUnreadable | None = None
-    """What is wrong with the file, as data, where its content was read."""
+    """The fault of the file, as data, where its content was read."""
 
     @classmethod
     def of(cls, cause: WhyUnreadable, path: str) -> UnreadableRecording:

@@ -22,7 +22,7 @@ class Explained(NamedTuple):
     meaning: str = ""
     """The meaning of those kinds of a code that have none of their own."""
     remedy: str = ""
-    """What to do about these."""
+    """The remedy for these."""
     texts: tuple[tuple[str, str, str], ...] = ()
     """Texts that belong to no reason, what each means, and what to do; the second is empty where the text says it."""
 

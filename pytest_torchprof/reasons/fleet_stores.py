@@ -18,9 +18,9 @@ class LibraryMissing(Reason, frozen=True):
     name: str
     """An address, or an option with its value."""
     modules: tuple[str, ...]
-    """What is missing."""
+    """The missing modules."""
     command: str
-    """What installs it."""
+    """The command that installs it."""
 
     @property
     def sentence(self) -> str:

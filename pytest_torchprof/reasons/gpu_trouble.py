@@ -90,7 +90,7 @@ class DeviceUnusable(Reason, frozen=True):
     device: str
     error: str
     cause: DeviceTrouble | None = None
-    """What the error is known to mean."""
+    """The known cause of the error."""
 
     @property
     def remedy(self) -> str:
@@ -125,7 +125,7 @@ class NoKernelsRecorded(Reason, frozen=True):
     fresh_kernels: int | None = None
     """How many kernels a fresh process recorded; None if it did not get that far."""
     refusals: tuple[CuptiRefusal, ...] = ()
-    """What CUPTI refused there."""
+    """The refusals of CUPTI there."""
     error: AnyFreshFailure | str | None = None
     """Why the fresh process did not come to an end; a text where Python says it, and in earlier versions always."""
     tools: tuple[str, ...] = ()

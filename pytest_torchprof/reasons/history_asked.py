@@ -151,7 +151,7 @@ class NoReportKept(Reason, frozen=True):
     run: str
     version: str
     forms: tuple[str, ...]
-    """What can be made of the record."""
+    """The forms that the record can be made into."""
 
     @property
     def sentence(self) -> str:

@@ -111,7 +111,7 @@ class RankStoodStill(Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     goal: Goal | str | None
-    """What it had not reached, None if it had not begun its tests; in reports of earlier versions a text."""
+    """The goal that it had not reached, None if it had not begun its tests; in reports of earlier versions a text."""
     waited: bool
     """Whether it waited for the other ranks there."""
     at: StoppedAt | str

@@ -58,7 +58,7 @@ class RecordedElsewhere(Reason, frozen=True):
 
 
 class GpuWasMeasured(Reason, frozen=True):
-    """A recording has a GPU's work, and is asked for as that of a device without one."""
+    """A recording has a GPU's work, and is asked for as the recording of a device without launches."""
 
     CODE = Code.NOT_IN_RECORDING
     FOR_THE_DOCTOR = False

@@ -29,7 +29,7 @@ class InTheWay(KnownAsItsCause, Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     why: decoding.AnyReason
-    """What is wrong with the damaged one."""
+    """The fault of the damaged one."""
     file: str
 
     @property

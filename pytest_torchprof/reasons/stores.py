@@ -22,7 +22,7 @@ class OfStore(KnownAsItsCause, Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     store: str
-    """What messages call it: never with a password."""
+    """The store's name in messages: never with a password."""
     why: decoding.AnyReason
 
     @property

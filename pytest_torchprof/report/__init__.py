@@ -156,7 +156,7 @@ class RunResults(Struct, frozen=True, kw_only=True):
 
     @property
     def environment(self) -> Environment | None:
-        """Device and versions, from the first measurement that holds them; None without one."""
+        """Device and versions, from the first measurement that holds them; None if none does."""
         return next((result.environment for result in self.results if result.environment is not None), None)
 
     @property

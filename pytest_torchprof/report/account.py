@@ -237,7 +237,7 @@ class RankLost(Account, frozen=True):
     why: decoding.AnyReason
     """Why it is lost, or why none of them goes on."""
     process: CacheProcess | None = None
-    """What the process is for, where it is no rank of several."""
+    """The purpose of the process, where it is no rank of several."""
     rank: int | None = None
     """Which it is; None where all of them stand still."""
     ranks: int | None = None

@@ -23,7 +23,7 @@ class WorseThanBaseline(Statement, frozen=True):
     """The test's launches are worse than its baseline."""
 
     GIST: ClassVar = "worse than the baseline"
-    """What a line says of it that has no room for more."""
+    """The words for it in a line that has no room for more."""
     SENTENCE = f"{GIST} {{baseline}}"
 
     baseline: str

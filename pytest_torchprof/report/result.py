@@ -104,7 +104,7 @@ class Result(Struct, frozen=True, kw_only=True):
     """A hash of the test's source; as ``structure``, only for later readers."""
     outcome: Outcome
     account: tuple[AnyAccount, ...] = ()
-    """What its failure is, or why it was skipped or not measured; empty when it passed."""
+    """The account of its failure, or why it was skipped or not measured; empty when it passed."""
     for_ranks: bool = False
     """Whether it stands for all ranks of its job: it came out worst on this one."""
     reason: decoding.AnyReason | None = None

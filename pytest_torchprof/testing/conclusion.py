@@ -38,9 +38,9 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     problem: LimitsMissed | NotMeasured | None
     """The error that says what does not hold."""
     unanswerable: tuple[str, ...]
-    """What was not judged because the CPU stood in for a missing GPU."""
+    """The limits that were not judged because the CPU stood in for a missing GPU."""
     brief: str
-    """What does not hold, in a few lines."""
+    """The failure, in a few lines."""
     in_one_line: str
     below: Kept
     """The rules of the suite that reach the test, and the recordings that were kept."""

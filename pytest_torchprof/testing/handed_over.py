@@ -55,7 +55,7 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
     suite_seen: SuiteSeen | None = None
-    """What it saw of the suite's rules when it collected the tests."""
+    """The tests that the suite's rules reach, as it saw them when it collected the tests."""
     selection: Selection | None = None
     """All tests that the project has; None where some may have been left out, or where it was given its tests."""
     slow_export: bool = False

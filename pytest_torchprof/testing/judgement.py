@@ -46,7 +46,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     """The profile for reports: without a gate, with what explains it; None where nothing was measured."""
     verdicts: tuple[Verdict, ...] = ()
     warnings: tuple[Verdict, ...] = ()
-    """Those by rules of the suite that only warn."""
+    """The verdicts by rules of the suite that only warn."""
     only_warns: bool = False
     """Whether nothing fails the test, not even that nothing was measured."""
     baseline: BaselineJudgement | None = None

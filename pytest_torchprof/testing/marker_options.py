@@ -46,11 +46,11 @@ class TestOptions(Struct, frozen=True, kw_only=True):
     uses_baseline: bool
     tolerance: Tolerance
     own_kernels: OwnKernels | None
-    """What the marker says of kernels that no table knows; None where it says nothing."""
+    """The marker's declaration of kernels that no table knows; None where it has none."""
     marker: Mapping[str, object] | None
     """The markers as they were merged, with what a rule of the suite asks; None without either."""
     rule: RuleOfTest | None = None
-    """What the rules of the suite ask of it; None where no rule does."""
+    """The rule of the suite for it; None where there is none."""
     of_rule_alone: bool = False
     """Whether nothing but a rule measures it: its body is called once then, and never again."""
 

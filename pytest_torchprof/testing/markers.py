@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def merged_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one.
+    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None if it has none.
 
     Behind all of them stands what the rules of the suite ask of the test.
     """

@@ -63,7 +63,7 @@ class MeasuredTest(Struct, frozen=True, kw_only=True):
         return (self.options.own_kernels or NOTHING_DECLARED).before(self.state.own_kernels)
 
     def why_no_gpu(self) -> WhyNoGpu | None:
-        """Return why there is no GPU, if that may surprise where something is not judged without one."""
+        """Return why there is no GPU, if that may surprise where something is not judged for lack of a GPU."""
         if self.state.options.replay is not None:
             return None
         lack = capture.no_gpu()

@@ -27,7 +27,7 @@ class Misses(Struct, kw_only=True):
     anywhere: WeakSet[TorchprofError] = field(default_factory=WeakSet)
     """All of it, as far as something still holds it."""
     in_threads: list[TorchprofError] = field(default_factory=list)
-    """What was raised in threads that the test has started."""
+    """The errors raised in threads that the test has started."""
     thrown_away: list[TorchprofError] = field(default_factory=list)
     """Our errors that Python has reported and thrown away, of whichever test."""
 

@@ -102,7 +102,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, object]
     """Settings of limits, for limits that are given without their own."""
     own_kernels: OwnKernels | None
-    """What the ini file says of kernels that no table knows; None where it says nothing."""
+    """The ini file's declaration of kernels that no table knows; None where it has none."""
     gpus: str
     """Whether workers of pytest-xdist see all GPUs or each its own."""
     workers: int
@@ -116,7 +116,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     suite: Suite | None = None
     """The rules for tests that ask for nothing themselves; None where nobody asks for them."""
     history_baseline: KnownBranch | None = None
-    """What a history tells of its branch, once a process has looked."""
+    """The facts of a history about its branch, once a process has looked."""
     keep: Keep | None = None
     """Of which measurements the recording is kept with ``save``, beside a record of the run; None: of all, without."""
 

@@ -152,7 +152,7 @@ class Recordings:
         return path
 
     def numbered(self, nodeid: str, labels: Iterable[str]) -> str | None:
-        """Return the first of the labels under which there is a kept recording of the test; None without one."""
+        """Return the first of the labels under which there is a kept recording of the test; None if there is none."""
         return next((label for label in labels if self._kept(nodeid, label) is not None), None)
 
     def of_all_ranks(self, nodeid: str, label: str | None) -> list[Path]:

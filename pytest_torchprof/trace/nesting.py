@@ -141,12 +141,12 @@ class Nesting:
         return holder
 
     def around(self, thread: int, start: int, end: int) -> int:
-        """Return the innermost range of the thread that holds [start, end] in ns; ABSENT without one."""
+        """Return the innermost range of the thread that holds [start, end] in ns; ABSENT if none does."""
         index = bisect_right(self._starts.get(thread, ()), start)
         return self._holding(self._order[thread][index - 1], start, end) if index else ABSENT
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
-        """Return by call the innermost range around each of the ``members``; ABSENT without one."""
+        """Return by call the innermost range around each of the ``members``; ABSENT if there is none."""
         threads, starts, ends = calls.thread, calls.start, calls.end
         return {call: self.around(threads[call], starts[call], ends[call]) for call in members}
 

@@ -117,7 +117,7 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
 
     lookups_without_region: int
     seen: tuple[AnyWhyUncompiled | str, ...]
-    """What kept Dynamo away; a text in recordings and reports of earlier versions."""
+    """The reasons that kept Dynamo away; texts in recordings and reports of earlier versions."""
 
     @property
     def hints(self) -> str:
@@ -219,7 +219,7 @@ class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"
     cpu_us: float
     cpu_us_uncompiled: float
     gained_us: float | None = None
-    """What the GPU gains a step, less than 0 where it loses; null where the CPU is the device."""
+    """The time that the GPU gains a step, less than 0 where it loses; null where the CPU is the device."""
 
     @property
     def won_us(self) -> float:

@@ -20,7 +20,7 @@ class UnfusedPointwise(OfKernels, frozen=True, kw_only=True, tag="unfused-pointw
     saved_us: float
     chains: int
     chain: tuple[str, ...]
-    """What the kernels of the costliest one do."""
+    """The operations of the costliest one's kernels."""
 
     @property
     def costliest(self) -> str:
@@ -49,7 +49,7 @@ class UnfusedAttention(NamesKernels, Finding, frozen=True, kw_only=True, tag="un
     kernels: tuple[str, ...]
     """The kernels of the first occurrence, from product to product."""
     ops: tuple[str, ...]
-    """What was called, at most three names."""
+    """The names of the operators that were called, at most three."""
     between_us: float
     """The time between the two products, without other products, such as those of relative positions."""
     by_math: bool

@@ -82,7 +82,7 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
     longest_us: float
     """The longest event or gap."""
     name: str
-    """What ran: a kernel or an operator."""
+    """The name of the kernel or operator that ran."""
     source: str | None = None
     """The user's line, where stacks were recorded."""
 
@@ -187,7 +187,7 @@ class GpuIdled(_MayCommunicate, _OfWindow, frozen=True, kw_only=True, tag="gpu-i
     recaptured_in: tuple[str, ...] = ()
     """The operators that were called."""
     meanwhile: Meanwhile | None = None
-    """What went on during most of the longest gap; None if no events show it."""
+    """The activity during most of the longest gap; None if no events show any."""
 
     @property
     def what(self) -> str:

@@ -68,7 +68,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "mixed": "mixed (waiting, transfer): ranks wait for each other, and sending takes time too",
         "inconclusive": "inconclusive: whether ranks wait or send cannot be told",
     }
-    """What the time in collectives is spent with, by kind."""
+    """The causes of the time in collectives, by kind."""
     _AT_LEAST = (
         "; at least {waits_at_least:share} of what ranks spend in collectives is waiting, and more may be: recordings "
         "of ranks are missing"

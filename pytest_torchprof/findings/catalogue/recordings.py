@@ -158,7 +158,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     setup_idle_us: float | None = None
     """For how long of that the GPU idled; of several the mean."""
     setup: Mapping[str, int] | None = None
-    """What is done once, and how often it was, the longest first."""
+    """The work that is done once, and how often it was, the longest first."""
     first_call_us: float | None = None
     """The time by which a range's first call takes longer to its first operator than the other calls."""
     first_took_us: float | None = None

@@ -22,7 +22,7 @@ _LOOK_S: Final = 0.01
 
 
 def process_group() -> object:
-    """Return the default process group; None without one."""
+    """Return the default process group; None if there is none."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None

@@ -27,7 +27,7 @@ _LONGEST: Final = 120
 
 
 def last_collective_text(rank: int, variables: Mapping[str, str], folder: Path, since_s: float) -> str:
-    """Return a text with the collective at which a rank stopped, by the newest dump since then; empty without one.
+    """Return a text with the collective at which a rank stopped, by the newest dump since then; empty if there is none.
 
     ``variables`` is its environment, ``folder`` is where it runs.
     """

@@ -137,7 +137,7 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     lost: tuple[LostRank, ...]
     """The lost ranks; first the one that ended the job."""
     process: CacheProcess | None = None
-    """What messages call its process, where that is no rank of several."""
+    """The name of its process in messages, where that is no rank of several."""
     silent_s: float | None = None
     """For how long no rank had made progress, if the job was given up for that."""
 

@@ -113,7 +113,7 @@ class LastWord(Struct, frozen=True, kw_only=True):
     goes_on: bool = False
     """Whether the rank waits for another test."""
     left: LeftBehind | None = None
-    """What the test has left behind; None if another test may follow."""
+    """The state that the test has left behind; None if another test may follow."""
     groups: Mapping[str, int] = {}
     """How many collectives the rank has taken part in, by process group that stays."""
 

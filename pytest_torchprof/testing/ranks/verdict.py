@@ -48,7 +48,7 @@ class RankVerdict(Struct, frozen=True, kw_only=True):
 
     rank: Rank
     process: CacheProcess | None = None
-    """What its process is for, if it is no rank of several."""
+    """The purpose of its process, if it is no rank of several."""
     outcome: str
     report: pytest.TestReport
     lost: Reason | None = None
