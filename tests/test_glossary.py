@@ -170,7 +170,7 @@ def test_pages_are_plain(path):
     [
         ('"""Tell whether it holds."""', ["Tell whether"]),
         ('"""Return what ends it."""', ["Return what"]),
-        ('def f():\n    """Yield what is left."""', ["Yield what"]),
+        ('def f():\n    """Yield what ends it."""', ["Yield what"]),
         ('def f():\n    """Return the\n    same profile."""', ["Return the same"]),
         ("value = 1  # likewise", ["likewise"]),
         ("# None where\n# none is\n", ["None where none"]),

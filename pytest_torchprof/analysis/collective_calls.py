@@ -179,7 +179,7 @@ class _Calls:
         return range_of
 
     @cached_property
-    def _of_operator(self) -> dict[int, list[int]]:
+    def _kernels_by_operator(self) -> dict[int, list[int]]:
         """The kernels that each operator launched; under ABSENT those that none did."""
         kernels_of: dict[int, list[int]] = defaultdict(list)
         for i in self._kernels:
@@ -193,7 +193,7 @@ class _Calls:
         pending = [
             op
             for op in self.asking
-            if op not in self._of_operator
+            if op not in self._kernels_by_operator
             and op not in self._ranges
             and self._why_nothing_runs(op, self._sent(op)) is None
         ]
@@ -201,7 +201,7 @@ class _Calls:
         for op in pending:
             of_thread[trace.ops.thread[op]].append(op)
         batches: dict[int, list[int]] = {}
-        for kernel in self._of_operator.get(ABSENT, ()):
+        for kernel in self._kernels_by_operator.get(ABSENT, ()):
             call, decoded = trace.links.call_of[kernel], self._launching.decoded(kernel)
             replayed = call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
             if call < 0 or replayed or decoded.library != "nccl" or kernel in trace.collectives:
@@ -215,7 +215,7 @@ class _Calls:
 
     def by_operator(self, overlap: Overlap) -> Iterator[_Request]:
         """Yield the collectives that the operators of the steps asked for."""
-        trace, kernels_of = self._trace, self._of_operator
+        trace, kernels_of = self._trace, self._kernels_by_operator
         batch_of = {op: (kernel, len(ops)) for kernel, ops in self._batches.items() for op in ops}
         for op in self.asking:
             step = trace.step_at(trace.ops.start[op]) if trace.has_step_ranges else 0
@@ -247,7 +247,7 @@ class _Calls:
     def by_kernel(self, overlap: Overlap) -> Iterator[_Request]:
         """Yield the collectives that kernels of the steps carried out without an operator that asked for them."""
         trace = self._trace
-        for i in self._of_operator.get(ABSENT, ()):
+        for i in self._kernels_by_operator.get(ABSENT, ()):
             step = trace.step_of_gpu_op[i]
             if step < 0 or i in self._batches:
                 continue

@@ -100,7 +100,7 @@ def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
             if (read := _asked(arguments, tables)) is not None:
                 return read
     branch, all_series = read_branch(arguments)
-    if not (own := _of_test(branch, all_series, arguments.test)):
+    if not (own := _series_of_test(branch, all_series, arguments.test)):
         raise no_such_test(arguments.test, {series.key.test for series in all_series})
     return branch, own
 
@@ -121,11 +121,11 @@ def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[S
     if runs is None or not names:
         return None
     branch = _due(branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes), repository)
-    own = _of_test(branch, series_of(branch), arguments.test)
+    own = _series_of_test(branch, series_of(branch), arguments.test)
     return (branch, own) if own else None
 
 
-def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> list[Series]:
+def _series_of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> list[Series]:
     """Return the series of one test."""
     name = branch.notes.name_now(test)
     return [series for series in all_series if series.key.test == name or series.key.name == test]

@@ -255,7 +255,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """Return the lines of each change; kernels that other software renamed in the same way share one."""
         blocks: list[list[DifferenceLine]] = []
         renames: Counter[tuple[str, str]] = Counter()
-        for alike in _of_same_places(self.kernels):
+        for alike in _grouped_by_place(self.kernels):
             for change in alike:
                 if change.kind == "renamed" and self.environment is not None:
                     (was,), (now,) = change.before, change.after
@@ -276,7 +276,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return {**to_builtins(self), "changes": changes, **more}
 
 
-def _of_same_places(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
+def _grouped_by_place(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
     """Yield the changes, those together that follow each other and whose kernels are launched at the same places."""
     for launched, alike in groupby(changes, lambda change: change.launched):
         if launched is not None and launched.is_sure:

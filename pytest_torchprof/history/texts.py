@@ -300,13 +300,13 @@ def cause_text(event: BranchEvent) -> str:
         return f"{after}: unsteady, its runs disagree with the same versions{machines}"
     if event.cause is Cause.ENVIRONMENT:
         return f"{after}: {_moved(event)}, at the same commit"
-    where = f"between {before} and {after}" if event.commits is None else _of_commits(event)
+    where = f"between {before} and {after}" if event.commits is None else _commits_text(event)
     if event.cause is Cause.UNDECIDABLE:
         return f"{where}, or {_moved(event)}: both changed"
     return f"{where}: the test itself was edited" if event.cause is Cause.TEST else where
 
 
-def _of_commits(event: BranchEvent) -> str:
+def _commits_text(event: BranchEvent) -> str:
     commits = event.commits or ()
     if len(commits) == 1:
         return f"{event.after[:7]}, after {event.before[:7]}"

@@ -370,7 +370,7 @@ class CaughtByTest(Evidence, frozen=True):
     SENTENCE = "the test caught the error that said so"
 
 
-def what_each_carries(kernels: Iterable[Kernel], places: Places) -> list[KernelCarries]:
+def carried_by_kernels(kernels: Iterable[Kernel], places: Places) -> list[KernelCarries]:
     """Return a line per kernel in their order; consecutive lines that read the same are merged."""
     lines = groupby(
         KernelCarries(

@@ -114,7 +114,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *about_others.lines,
         *screen.left_out(left, "line", indent=2, which=about_others.left_kinds),
         *_other_causes([*dict.fromkeys(unnamed)], screen),
-        *_what_to_do(numbered, failure, others, caps, screen),
+        *_remedy_lines(numbered, failure, others, caps, screen),
         *shown_lines(remedies, screen),
         *varied_lines(varied, screen),
     ]
@@ -316,7 +316,7 @@ def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def _what_to_do(
+def _remedy_lines(
     verdicts: tuple[Verdict, ...], failure: Failure, others: Sequence[FailureLine], caps: Caps, screen: Screen
 ) -> list[str]:
     """Return the lines of the remedies for limits."""

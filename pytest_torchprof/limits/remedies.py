@@ -206,15 +206,15 @@ def _about_waits(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> s
     kinds: dict[str, list[WorkRow]] = {}
     for row in verdict.rows:
         if not row.also_ran:
-            kinds.setdefault(_of_call(row, operators_known=operators_known), []).append(row)
+            kinds.setdefault(_call_remedy(row, operators_known=operators_known), []).append(row)
     remedies = [
-        f"{_where(verdict, rows)}{remedy}" if remedy else _of_operators(verdict, rows, why)
+        f"{_where(verdict, rows)}{remedy}" if remedy else _operator_remedy(verdict, rows, why)
         for remedy, rows in kinds.items()
     ]
     return "; ".join([*(remedies or [_READ_NONE]), _MEANT_WAITS])
 
 
-def _of_call(row: WorkRow, *, operators_known: bool) -> str:
+def _call_remedy(row: WorkRow, *, operators_known: bool) -> str:
     """Return the remedy for a wait that its own name explains; empty for one of an operator, or of a copy."""
     if "Free" in row.name:
         return _NOT_FREED
@@ -223,7 +223,7 @@ def _of_call(row: WorkRow, *, operators_known: bool) -> str:
     return _NOT_ASKED if asked else ""
 
 
-def _of_operators(verdict: Verdict, rows: Sequence[WorkRow], why: Callable[[str], Sequence[Finding]]) -> str:
+def _operator_remedy(verdict: Verdict, rows: Sequence[WorkRow], why: Callable[[str], Sequence[Finding]]) -> str:
     finding = telling_of(verdict, why)
     if finding is None:
         return f"{_where(verdict, rows)}{_READ_NONE}"

@@ -77,7 +77,7 @@ NEW_RECORDING = "NEW.json.gz"
 """What stands for the next recording in a command: the one at hand has what it is to be kept from."""
 
 
-def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
+def next_actions(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
     """Return the next actions: about the first finding, to see it, and to keep it from coming back.
 
     Of a recording that is not measured: about that. What is for information alone is first where nothing else is found.

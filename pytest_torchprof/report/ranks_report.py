@@ -104,7 +104,7 @@ def text(job: Job, own: Mapping[int, Finding], *, folder: str, width: int, top: 
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
         lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
     parts.append("\n".join(["what stands out", *lines]) if lines else "nothing stands out")
-    parts.append(_what_to_do(job, findings, folder, width))
+    parts.append(_next_actions(job, findings, folder, width))
     return "\n\n".join(parts) + "\n"
 
 
@@ -124,7 +124,7 @@ def headline_lines(job: Job, findings: Sequence[Finding]) -> Iterator[str]:
         yield f"{line[0].upper()}{line[1:]}"
 
 
-def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) -> str:
+def _next_actions(job: Job, findings: Sequence[Finding], folder: str, width: int) -> str:
     """Return the next actions: about the first finding, to see it, and to keep it from coming back."""
     place = printable(shlex.quote(path_from_here(folder)))
     reasons = [from_stored(rank.why_not) for rank in job.ranks if rank.why_not is not None]

@@ -163,7 +163,7 @@ def _stamp(path: Path) -> Stamp:
 def _refuse_at_once(files: Sequence[_Candidate]) -> None:
     """Raise NotMeasured for a file that no waiting makes readable."""
     for file in files:
-        if (instead := _what_instead(file.path)) is not None:
+        if (instead := _kind_instead(file.path)) is not None:
             raise NotMeasured(NoFileThere(file.name, instead))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             raise NotMeasured(PerfettoFile(file.name))
@@ -171,7 +171,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
             raise NotMeasured(file.problem.reason)
 
 
-def _what_instead(path: Path) -> InsteadOfFile | None:
+def _kind_instead(path: Path) -> InsteadOfFile | None:
     """Return the kind of entry at a path where a recording was expected; None for a file, and if nothing is there."""
     if is_special(path):
         return InsteadOfFile.SPECIAL

@@ -194,10 +194,10 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
         suite=source.suite(),
     )
-    return _of_side(options) if is_side(config) else options
+    return _side_options(options) if is_side(config) else options
 
 
-def _of_side(options: RunOptions) -> RunOptions:
+def _side_options(options: RunOptions) -> RunOptions:
     """Return the options of one side: the commit's run leaves baselines, with which the working tree is compared."""
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 

@@ -150,10 +150,10 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
 
 def verdict_of(job: JobEnd) -> JobVerdict:
     """Return the verdict of a job."""
-    return JobVerdict(job=job, ranks=tuple(_of_rank(job, number) for number in range(len(job.ranks))))
+    return JobVerdict(job=job, ranks=tuple(_rank_verdict(job, number) for number in range(len(job.ranks))))
 
 
-def _of_rank(job: JobEnd, number: int) -> RankVerdict:
+def _rank_verdict(job: JobEnd, number: int) -> RankVerdict:
     rank, end = Rank(number, len(job.ranks)), job.ranks[number]
     order, lost = next(((order, lost) for order, lost in enumerate(job.lost) if lost.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
@@ -196,7 +196,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     return replace(
         first,
         results=tuple(_results(nodeid, verdict, of_ranks)),
-        of_ranks=tuple(_of_each(nodeid, verdict, of_ranks)) if len(of_ranks) > 1 else (),
+        of_ranks=tuple(_results_of_each(nodeid, verdict, of_ranks)) if len(of_ranks) > 1 else (),
         replayed=tuple(sorted(set(chain.from_iterable(handed.replayed for handed in of_ranks)))),
         problems=tuple(dict.fromkeys(chain.from_iterable(handed.problems for handed in of_ranks))),
         # This process itself knows which tests were collected and have passed.
@@ -206,7 +206,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     )
 
 
-def _of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
+def _results_of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
     """Yield each rank's own results, and for a rank that was lost results that are not measured."""
     known = {result.label: result for handed in of_ranks for result in handed.results}
     for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
