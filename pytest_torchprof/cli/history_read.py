@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.history.newest import newest_was_due
+from pytest_torchprof.history.ci_knows import newest_was_due
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
