@@ -131,7 +131,7 @@ base_outcomes = cache(read_outcomes)
 
 
 def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
-    """Write what ``read_outcomes`` reads."""
+    """Write the outcomes that ``read_outcomes`` reads."""
     (folder / _FILE).write_bytes(json.encode(outcomes))
 
 

@@ -82,7 +82,7 @@ class Side:
         return self.results / RECORDINGS if self.keeps_recordings else None
 
     def announce(self, path: Path) -> dict[str, str]:
-        """Write what ``this_side`` reads, and return the variable by which a process finds it."""
+        """Write the side that ``this_side`` reads, and return the variable by which a process finds it."""
         path.write_bytes(json.encode(self, enc_hook=os.fspath))
         return {VARIABLE: str(path)}
 

@@ -48,7 +48,7 @@ class Launching:
     """Answers for one recording who launched a GPU operation."""
 
     def __init__(self, trace: Trace, own_kernels: OwnKernels) -> None:
-        """Prepare to answer; the work is done when asked. ``own_kernels``: what users say of theirs."""
+        """Prepare to answer; the work is done when asked. ``own_kernels``: the kernels that users declare."""
         self._trace = trace
         self._own_kernels = own_kernels
         self._chains = RangeChains(trace)
@@ -81,7 +81,7 @@ class Launching:
             raise self.refusal(not_measured(self.hidden))
 
     def forget_refusals(self) -> None:
-        """Forget what was refused so far."""
+        """Forget the refusals so far."""
         self.refused.clear()
 
     def refusal(self, problem: Refusal) -> Refusal:
@@ -143,7 +143,7 @@ class Launching:
         return self.called_operators((op,))[0]
 
     def called_operators(self, ops: Sequence[int]) -> list[str | None]:
-        """Return for each operator what the program called, as `called_operator` does."""
+        """Return for each operator the one that the program called, as `called_operator` does."""
         chains, called = self._chains.numbers(ops), self._called
         for number, op in dict(zip(chains, ops, strict=True)).items():
             if number not in called:
@@ -166,7 +166,7 @@ class Launching:
         return self._trace.names[self._trace.ops.name[of]] if of >= 0 else None
 
     def inputs(self, op: int) -> Inputs:
-        """Return types, shapes and strides of what the operator was given, each None where it is not recorded."""
+        """Return types, shapes and strides of the operator's operands, each None where it is not recorded."""
         return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
 
     def operands(self, index: int) -> Inputs:

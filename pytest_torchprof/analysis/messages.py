@@ -57,7 +57,7 @@ class Sent(ShownFields, frozen=True, kw_only=True):
 
 
 def bus_factor(collective: str, size: int) -> float | None:
-    """Return by what the bandwidth of the algorithm is multiplied for that of the bus; None for what moves no data."""
+    """Return the factor from the algorithm's bandwidth to the bus's; None for a collective that moves no data."""
     factor = _ON_THE_BUS.get(collective)
     return None if factor is None else factor(size)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TimedRow(Struct, frozen=True, kw_only=True, eq=False):
-    """All calls of one name; times in microseconds, on the GPU those of what was launched inside.
+    """All calls of one name; times in microseconds, on the GPU those of the work launched inside.
 
     What is its own is not in a range of the same kind inside it.
     """
@@ -50,7 +50,7 @@ class TimedRow(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def gpu_us(self) -> float:
-        """How long what they launched took together."""
+        """How long the work that they launched took together."""
         return self.gpu.time_us
 
     @property

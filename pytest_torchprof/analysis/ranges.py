@@ -175,7 +175,7 @@ class Held(Protocol):
 
 
 class Occurrence:
-    """One outermost range of a name, and what was launched inside it, wherever a step ends meanwhile: a Part.
+    """One outermost range of a name, and the work launched inside it, wherever a step ends meanwhile: a Part.
 
     What is inside is looked up whenever it is asked for: ranges of coroutines overlap, and if each kept its own, the
     memory would grow with the square of their number.

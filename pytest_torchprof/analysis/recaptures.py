@@ -124,7 +124,7 @@ def _is_inside(at: int, begun: Sequence[int], ended: Sequence[int]) -> bool:
 
 
 def _kernels_of(trace: Trace) -> dict[int, list[tuple[int, float]]]:
-    """Return by the call that launched it what ran of a graph, in the order of the device."""
+    """Return by the call that launched it the work of a graph, in the order of the device."""
     gpu, call_of = trace.gpu, trace.links.call_of
     kernels: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for i in trace.gpu_order:

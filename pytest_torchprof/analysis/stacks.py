@@ -81,7 +81,7 @@ def stack_kinds(trace: Trace) -> tuple[StackKind, ...]:
 
 
 def stacks_of(analysis: Analysis, kind: StackKind) -> StackTree:
-    """Return the tree of what ran in the steps."""
+    """Return the tree of the work in the steps."""
     growing, trace = _Growing(kind), analysis.trace
     if kind is StackKind.STACK:
         ranges, nesting, index_of_op = _with_frames(trace)

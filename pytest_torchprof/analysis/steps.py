@@ -40,7 +40,7 @@ class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
     """A property that is worked out when it is first asked for, once for all views."""
 
     def __init__(self, work_out: Callable[[Any], Value]) -> None:
-        """Take what works it out; it may depend on nothing in which views differ."""
+        """Take the function that works it out; it may depend on nothing in which views differ."""
         self._work_out = work_out
         self._name = work_out.__name__
         self.__doc__ = work_out.__doc__

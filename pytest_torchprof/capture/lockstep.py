@@ -224,7 +224,7 @@ class Lockstep(Coordination):
         return "" if self._phase is None else self._phase.key
 
     def head_for(self, goal: Goal) -> None:
-        """Announce what this rank is about to reach."""
+        """Announce the goal that this rank is about to reach."""
         self._goal = goal
         with _reaching_the_store():
             self._others.sign(self._store, self._rank, self._phase, self._label, goal)

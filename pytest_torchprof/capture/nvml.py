@@ -158,7 +158,7 @@ def opened_for(uuid: str) -> Iterator[Gpu | NvmlSilence]:
 
 @contextmanager
 def watched(uuid: str) -> Iterator[Callable[[], list[Disturbance]]]:
-    """Yield a function that returns what spoils times on this GPU: slowed down, used by others, not known.
+    """Yield a function that returns the disturbances of times on this GPU: slowed down, used by others, not known.
 
     Call it while the GPU works on the timed code: an idle one is never too hot. NVML is opened beforehand, which takes
     longer than many a call.

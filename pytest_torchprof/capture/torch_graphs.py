@@ -90,7 +90,7 @@ class _Captures:
                 self.of[graph] = replace(known, graphs=(*known.graphs, number.value))
 
     def captured_anew(self, graph: Any) -> None:
-        """Forget what was captured into it before."""
+        """Forget the captures into it before."""
         self.of.pop(graph, None)
 
     def module(self, module: Any) -> str:

@@ -62,7 +62,7 @@ def day(text: str) -> datetime:
 
 
 def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
-    """Return the runs of the branch that is asked for, and their series; what is refused is named."""
+    """Return the runs of the branch that is asked for, and their series; refused records are named."""
     store = store_that_is_there(arguments.store)
     repository = _repository(arguments)
     reader = RunReader()

@@ -155,7 +155,7 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
-    """Whether most of a gap went into what is done only once."""
+    """Whether most of a gap went into one-time work."""
     return intervals.length_within(intervals.span(*gap[:2]), work.set_up.spans) >= _MOST * _length(gap)
 
 

@@ -98,7 +98,7 @@ def fetch_to(file: Listed, path: Path) -> None:
 
 
 def _name(file: Listed) -> str:
-    """Return a name whose ending says what the file is."""
+    """Return a name whose ending says which kind of file it is."""
     return Path(file.url.partition("?")[0] if file.member is None else file.member).name or "recording"
 
 

@@ -1,4 +1,4 @@
-"""The summary of a run: what its files come to together, in numbers."""
+"""The summary of a run: the joint outcome of its files, in numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
 
 
 class FleetTally:
-    """Counts what records come to, one after the other."""
+    """Counts the outcomes of records, one after the other."""
 
     def __init__(self, version: str) -> None:
         self.version = version

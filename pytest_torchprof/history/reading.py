@@ -194,7 +194,7 @@ class RunReader:
         return self._structures.kernels
 
     def read(self, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
-        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
+        """Yield the runs in records, given as name and content, and the faults of those not to be believed."""
         yield from map(self._read, packed)
 
     def read_part(self, packed: Iterable[Packed]) -> ReadPart:

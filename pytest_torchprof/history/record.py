@@ -398,7 +398,7 @@ def refuse_unknown_parts(measured: MeasurementRecord, environments: int, structu
 
 
 def structure_twice(name: str) -> BadRecord:
-    """Return the refusal of a record of which nobody knows what one of its structures launches."""
+    """Return the refusal of a record in which the launches of a structure are not known."""
     return BadRecord.of(name, StructureTwice())
 
 

@@ -34,7 +34,7 @@ def take(
     *,
     anyway: bool = False,
 ) -> Taken:
-    """Add records to a history, and return what became of them; ``records`` yields them anew at each call.
+    """Add records to a history, and return the outcome; ``records`` yields them anew at each call.
 
     Those of another project than the history's are refused, and without ``anyway`` those whose project is not known;
     with ``only_event``, those of other events are left out. Those that name a project come first, whatever their order:

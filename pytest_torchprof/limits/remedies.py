@@ -236,7 +236,7 @@ def _where_of(finding: Finding) -> str:
 
 
 def _where(verdict: Verdict, shown: Iterable[WorkRow]) -> str:
-    """Return the lines to change, where all work that is shown is what must not run; else an empty text."""
+    """Return the lines to change, where all work that is shown must not run; else an empty text."""
     rows = [row for row in shown if not row.also_ran and row.line is not None]
     if verdict.limit not in _AT_ITS_LINES or not rows:
         return ""

@@ -192,7 +192,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
     def writes(self, old: Entry | None) -> bool:
-        """Return whether this run writes the entry of a test that passes, where ``old`` is what there is."""
+        """Return whether this run writes the entry of a test that passes, where ``old`` is its present entry."""
         return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:

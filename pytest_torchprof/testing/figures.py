@@ -18,7 +18,7 @@ FIGURES: Final = "figures"
 
 
 def figures_folder(options: RunOptions) -> HistoryFolder | None:
-    """Return where the record of a run goes; None where nobody has said what to keep."""
+    """Return where the record of a run goes; None where nothing is to be kept."""
     if options.keep is None or options.save is None:
         return None
     return HistoryFolder(options.save / FIGURES)

@@ -225,7 +225,7 @@ class LiveDevice(ABC):
         return {}
 
     def disturbances(self) -> AbstractContextManager[Callable[[], list[Disturbance]]]:
-        """Watch it; the function that is yielded returns what has disturbed it since."""
+        """Watch it; the function that is yielded returns the disturbances since."""
         return nullcontext(list)
 
 
