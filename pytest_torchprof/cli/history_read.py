@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.history.ci_knows import newest_was_due
+from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
@@ -27,7 +27,7 @@ from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.against.git import Repository
     from pytest_torchprof.cli import Parser
@@ -86,7 +86,22 @@ def _due(branch: BranchRuns, repository: Repository | None) -> BranchRuns:
     """Return a branch that says whether whoever asks was to measure its newest commit."""
     if repository is None or not branch.ahead:
         return branch
-    return replace(branch, newest_was_due=newest_was_due(branch, repository.head, os.environ))
+    return replace(branch, newest_was_due=_newest_was_due(branch, repository.head, os.environ))
+
+
+def _newest_was_due(branch: BranchRuns, head: str | None, variables: Mapping[str, str]) -> bool:
+    """Whether a job of CI asks that has checked out the newest commit, which no run has measured, though it was to.
+
+    It was to where the same event of the same CI service has left the newest run of CI: a nightly run and one of
+    another service measure at another time, and whoever asks from a clone of their own is ahead of CI.
+
+    ``head``: the commit that is checked out. ``variables``: the environment variables of whoever asks.
+    """
+    event, job = ci_job(variables)
+    if job is None or not branch.ahead or branch.ahead[-1] != head:
+        return False
+    newest = next((run for run in reversed(branch.runs) if run.ci is not None), None)
+    return newest is not None and newest.ci is not None and (newest.event, newest.ci.provider) == (event, job.provider)
 
 
 def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:

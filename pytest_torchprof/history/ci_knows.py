@@ -1,4 +1,4 @@
-"""The part of CI in a branch on which people measure commits too: whether it goes on, and whether it was due."""
+"""The runs of CI on a branch on which people measure their own commits too, and whether CI still measures it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.history.ancestry import date_of, line_from, sha_of
-from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.pauses import A_DAY, longest_usual
 from pytest_torchprof.history.record import Event
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.history.record import RunHead
-    from pytest_torchprof.history.runs import BranchRuns
 
 
 class CiPause(Struct, frozen=True, kw_only=True):
@@ -72,21 +70,6 @@ def ci_pause(points: Sequence[RunHead], left_out: Iterable[RunHead], parents: Ma
         return None
     shas = tuple(dict.fromkeys(map(sha_of, sorted(ahead, key=date_of))))
     return CiPause(last=sha_of(last), since=last.began, ahead=shas)
-
-
-def newest_was_due(branch: BranchRuns, head: str | None, variables: Mapping[str, str]) -> bool:
-    """Whether a job of CI asks that has checked out the newest commit, which no run has measured, though it was to.
-
-    It was to where the same event of the same CI service has left the newest run of CI: a nightly run and one of
-    another service measure at another time, and whoever asks from a clone of their own is ahead of CI.
-
-    ``head``: the commit that is checked out. ``variables``: the environment variables of whoever asks.
-    """
-    event, job = ci_job(variables)
-    if job is None or not branch.ahead or branch.ahead[-1] != head:
-        return False
-    newest = next((run for run in reversed(branch.runs) if run.ci is not None), None)
-    return newest is not None and newest.ci is not None and (newest.event, newest.ci.provider) == (event, job.provider)
 
 
 def _is_ahead(run: RunHead, newest: RunHead, parents: Mapping[str, str]) -> bool:
