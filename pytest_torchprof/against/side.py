@@ -51,7 +51,7 @@ class Side:
     differing: tuple[str, ...] = ()
     """The files of code that differ between the sides, by their path below the root."""
     doubtful: tuple[str, ...] = ()
-    """Those of them that count as tests only for their folder: both sides run the working tree's."""
+    """The files among them that count as tests only for their folder: both sides run the working tree's."""
     ignored: tuple[str, ...] = ()
     """The paths that git ignores in the working tree, before the run; folders end in a slash."""
     patterns: tuple[str, ...] = ()

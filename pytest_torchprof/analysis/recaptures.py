@@ -56,7 +56,7 @@ class GraphCaptures(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def repeated_ops(self) -> list[int]:
-        """Those that captured, in a step, what others captured too: no cold start."""
+        """The operators that captured, in a step, the work that others captured too: no cold start."""
         step_at, start = self.trace.step_at, self.trace.ops.start
         return [i for i in _recaptures(self.trace, self.ops) if step_at(start[i]) >= 0]
 

@@ -344,7 +344,7 @@ def need_known_kernels(
 
 
 class Operations(NamedTuple):
-    """Those of which something is so, and those of which it is not known, each in their order."""
+    """The operations of which something is so, and those of which it is not known, each in their order."""
 
     yes: Sequence[int]
     not_known: Sequence[int]

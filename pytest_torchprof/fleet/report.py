@@ -158,7 +158,7 @@ class FleetReport(Struct, frozen=True, kw_only=True):
     without_majority: int
     """How many groups have several structures, none of which more than half of their files have."""
     divided: tuple[DividedGroup, ...] = ()
-    """Those groups, the largest first."""
+    """The groups without a majority, the largest first."""
     worst: tuple[WorstFile, ...]
     not_judged: tuple[NotJudged, ...]
     jobs: tuple[JobRow, ...]

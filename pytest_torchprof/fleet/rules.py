@@ -42,7 +42,7 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: tuple[str, ...] = ()
     """NAME=VALUE, those of the command line."""
     own_limits: dict[str, Any] = {}
-    """Those of the rule, as its file writes their values."""
+    """The limits of the rule, as its file writes their values."""
     thresholds: tuple[str, ...] = ()
 
     def __hash__(self) -> int:

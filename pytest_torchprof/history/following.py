@@ -57,7 +57,7 @@ class _Choice:
         self.heirs: dict[int, int] = {}
         """By which others versions are followed, so that no later ones follow them."""
         self.tried: set[int] = set()
-        """Those that follow none, and ended while older ones went on."""
+        """The versions that follow none, and ended while older ones went on."""
 
     def follow_what_ended(self) -> None:
         """Let versions follow the nearest that ended where they begin, and had not been tried beside others only."""

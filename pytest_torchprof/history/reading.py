@@ -88,7 +88,7 @@ class RunTimes(Struct, frozen=True, kw_only=True):
     under: array[int]
     """Which of the conditions each was taken under."""
     conditions: Sequence[Conditions]
-    """Those of all runs; the first are none."""
+    """The conditions of all runs; the first are none."""
 
 
 class HistoryRun(RunHead, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class HistoryRun(RunHead, frozen=True, kw_only=True):
     rows: array[int]
     """The number of each of its measurements among all of them."""
     measurements: Sequence[MeasurementRecord]
-    """Those of all runs."""
+    """The measurements of all runs."""
     times: RunTimes
 
     def alone(self) -> HistoryRun:
@@ -155,7 +155,7 @@ class _Listed(NamedTuple):
     """The kernels that a structure lists."""
 
     claim: int
-    """That of a measurement with as many kernels."""
+    """The claim of a measurement with as many kernels."""
     kernels: tuple[KernelCount, ...]
 
 

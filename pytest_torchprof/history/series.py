@@ -37,7 +37,7 @@ class Series(Struct, frozen=True, kw_only=True):
     key: SeriesKey
     branch: BranchRuns
     stretches: tuple[SameRuns, ...]
-    """Those of the same versions one after the other, from the oldest commit on."""
+    """The stretches of each version one after the other, from the oldest commit on."""
     gaps: Mapping[str, int]
     """How many of its measurements were not judged, by the code of the reason or by their outcome."""
     missing: int

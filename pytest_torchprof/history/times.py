@@ -58,7 +58,7 @@ class TimeSeries(Struct, frozen=True, kw_only=True):
     machine: str
     """The digest of its GPU, CPU and driver."""
     conditions: Conditions
-    """Those of untraced times; empty where it is the time that the GPU was busy in a recording."""
+    """The conditions of untraced times; empty where it is the time that the GPU was busy in a recording."""
     stretches: tuple[SameRuns, ...]
     starts: tuple[int, ...]
     """Which of the values is the first of each stretch."""

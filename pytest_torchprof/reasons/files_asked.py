@@ -75,7 +75,7 @@ class RanksOnOneSide(Reason, frozen=True):
     REMEDY = "compare jobs of the same ranks"
 
     ranks: tuple[int, ...]
-    """Those of one of them only."""
+    """The ranks of one of them only."""
 
     @property
     def sentence(self) -> str:

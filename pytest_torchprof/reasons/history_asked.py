@@ -74,7 +74,7 @@ class NotMeasuredThere(Reason, frozen=True):
 
     machine: str
     machines: tuple[str, ...]
-    """Those on which it was."""
+    """The machines on which it was."""
 
     @property
     def sentence(self) -> str:

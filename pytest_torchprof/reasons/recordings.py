@@ -284,7 +284,7 @@ class NoSuchStep(Reason, frozen=True):
     step: str
     path: str
     steps: tuple[str, ...]
-    """Those that it has; empty where the whole recording is one."""
+    """The steps that it has; empty where the whole recording is one."""
 
     @property
     def sentence(self) -> str:

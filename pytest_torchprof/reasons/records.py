@@ -230,9 +230,9 @@ class ProjectUnknown(Reason, frozen=True):
 
     option: str
     project: str | None
-    """That of the record; None where it names none."""
+    """The project of the record; None where it names none."""
     history: str | None
-    """That of the history; None where its records name none."""
+    """The project of the history; None where its records name none."""
     in_repository: bool
     """Whether the run was in a repository."""
 

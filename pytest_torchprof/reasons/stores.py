@@ -181,7 +181,7 @@ class EarlierSchema(Reason, frozen=True):
     ADVICE = "run that command"
 
     revision: str | None
-    """That of its tables; None where there are none."""
+    """The revision of its tables; None where there are none."""
     needed: str
     command: str
     """The one that upgrades it."""

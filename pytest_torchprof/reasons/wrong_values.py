@@ -84,7 +84,7 @@ class NoneOfThese(Reason, frozen=True):
     CODE = Code.BAD_VALUE
 
     known: tuple[str, ...]
-    """Those that there are, as they are written."""
+    """The known names, as they are written."""
     got: str | None = None
     """As for `WrongValue`."""
     several: bool = False

@@ -46,7 +46,7 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     """The id of the test whose last run these are all results of; None at the end of the process."""
     results: tuple[Result, ...] = ()
     of_ranks: tuple[Result, ...] = ()
-    """Those of each rank by itself, where a result above is that of several together; only for the record of a run."""
+    """The results of each rank by itself, where one above is of several together; only for the record of a run."""
     baselines: HandedBaselines = HandedBaselines()
     replayed: tuple[str, ...] = ()
     """Names of the recordings that a test judged."""

@@ -41,7 +41,7 @@ class TestOptions(Struct, frozen=True, kw_only=True):
     """Whether its process is to find the compile caches "cold" or "warm"; None where the marker does not say."""
     record: frozenset[str]
     limits: tuple[Asked, ...]
-    """Those of the marker alone."""
+    """The limits of the marker alone."""
     names: Literal["normal", "exact"]
     uses_baseline: bool
     tolerance: Tolerance

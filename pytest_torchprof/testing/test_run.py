@@ -58,7 +58,7 @@ class TestRun(Struct, kw_only=True):
     own_limits: Mapping[str, object] = field(default_factory=dict)
     """The limits that the test's body has set for later measurements, as they were written."""
     unused_limits: Mapping[str, object] = field(default_factory=dict)
-    """Those of them that no measurement has followed yet."""
+    """The limits among them that no measurement has followed yet."""
     compiled: CompileLog = field(default_factory=CompileLog)
     """The compilations of torch.compile since the first measurement."""
     measuring: bool = False

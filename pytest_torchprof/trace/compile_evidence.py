@@ -149,7 +149,7 @@ class CompileEvidence(ShownFields, frozen=True, kw_only=True):
     """The settings under which compiled functions were entered in the steps, and may have run uncompiled; each with its
     kind as ``setting``, of earlier versions texts."""
     eager_under: tuple[AnySetting | str, ...] = ()
-    """Those under which they ran uncompiled, in the steps or before."""
+    """The settings under which they ran uncompiled, in the steps or before."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that were reported while the measured code was compiled."""
     given_up: tuple[GraphBreak, ...] = ()

@@ -260,7 +260,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
     different: int
     """How many constants there are."""
     constants: tuple[str, ...]
-    """Those that are made most often, at most five."""
+    """The constants that are made most often, at most five."""
     ops: tuple[str, ...] = ()
     """The operators that make these."""
     calls_per_step: tuple[int, ...]

@@ -45,7 +45,7 @@ class TestRuns(Struct, frozen=True, kw_only=True):
 
     runs: Sequence[HistoryRun]
     kernels: Mapping[str, tuple[KernelCount, ...]]
-    """Those of each structure that these tests launch."""
+    """The kernels of each structure that these tests launch."""
 
 
 class TestTables:

@@ -94,7 +94,7 @@ class LeftBehind(Enum):
     PROCESS_GROUP = "process group"
     """One that is neither this package's nor a shared fixture's."""
     NO_PROCESS_GROUP = "no process group"
-    """That of a shared fixture is gone."""
+    """The process group of a shared fixture is gone."""
     OTHER_PROCESS_GROUP = "other process group"
     """This package's has taken the place of a shared fixture's."""
     PROFILER = "profiler"
