@@ -158,7 +158,7 @@ class CompileEvidence(ShownFields, frozen=True, kw_only=True):
     """Frames that had been left uncompiled before, and ran."""
     recompiles: tuple[Recompile, ...] = ()
     seen_instead: tuple[AnyWhyUncompiled | str, ...] = ()
-    """The possible reasons why the code was not compiled, each with its kind as ``cause``; earlier versions: texts."""
+    """The possible reasons why code was not compiled, each with its kind as ``cause``; of earlier versions texts."""
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None
