@@ -47,7 +47,7 @@ if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathl
 
 
 class _SameByAnotherName:
-    """The stand-in for this plugin under its other name: that of its entry point or that of its module.
+    """The stand-in for this plugin under its other name: the entry point's or the module's.
 
     Who names it twice, by ``-p`` or in a conftest.py, means it once; pytest would end in a traceback of its own.
     """

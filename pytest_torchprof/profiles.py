@@ -1,4 +1,4 @@
-"""What a test looks at: the numbers, kernels and operators of a recording."""
+"""The profile that a test looks at: the numbers, kernels and operators of a recording."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Profile(Analysis):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What a person reading the recording would point at, the costliest first.
+        """The findings that a person reading the recording would point at, the costliest first.
 
         Raises NotMeasured if the rule of another plugin fails: it is not known whether there is such a finding.
         """
@@ -365,7 +365,7 @@ def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> I
 
 
 def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> Job:
-    """Return what the recordings of a job's ranks tell together: a folder holds one file for each rank.
+    """Return the job of several ranks whose recordings a folder holds, one file for each rank.
 
     They are read one after the other, and of each its collectives and its kernels' names are kept. ``device`` and the
     errors are as in ``load``; TorchprofError for recordings of several jobs, or of one rank.

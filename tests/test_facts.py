@@ -57,7 +57,7 @@ FOREIGN = {
     "against/imports.py": ("files of projects", "_is_copy"),
     "against/request.py": ("what users write behind an option", "_time_share _budget_s"),
     "analysis/efficiency.py": ("names of copies in recordings", "_copies_by_direction"),
-    "analysis/lanes.py": ("names of streams and of annotations in recordings", "_of_streams _annotated"),
+    "analysis/lanes.py": ("names of streams and of annotations in recordings", "_stream_lanes _annotated"),
     "analysis/ranges.py": ("names of nodes of autograd in recordings", "__init__"),
     "analysis/regions.py": ("names of Inductor's ranges", "region_of"),
     "analysis/stacks.py": ("names of Python frames in recordings", "stack_kinds"),

@@ -120,7 +120,7 @@ def unclear_words(file: Path) -> set[str]:
 # Turns of phrase that say little or mean something else, in what people read: docstrings, comments and pages.
 PHRASES = re.compile(
     r"\bin vain\b|\bheld against\b|\blikewise\b|\bReturn the same\b|\bNone where none\b|\bwhat ends one\b"
-    r"|(?-i:\bTell whether\b)|\bslip of the pen\b|\b(?:nothing|nobody|none) tells\b",
+    r"|(?-i:\bTell whether\b|\b(?:Return|Yield) what\b)|\bslip of the pen\b|\b(?:nothing|nobody|none) tells\b",
     re.IGNORECASE,
 )
 
@@ -169,6 +169,8 @@ def test_pages_are_plain(path):
     ("source", "phrases"),
     [
         ('"""Tell whether it holds."""', ["Tell whether"]),
+        ('"""Return what ends it."""', ["Return what"]),
+        ('def f():\n    """Yield what ends it."""', ["Yield what"]),
         ('def f():\n    """Return the\n    same profile."""', ["Return the same"]),
         ("value = 1  # likewise", ["likewise"]),
         ("# None where\n# none is\n", ["None where none"]),

@@ -23,7 +23,7 @@ from pytest_torchprof.kernels.operands import Launch, complete
 from pytest_torchprof.kernels.patterns import compile_pattern, parse_value, unmatched
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
 from pytest_torchprof.kernels.selectors import compile_op_pattern
-from pytest_torchprof.limits.evidence import what_each_carries
+from pytest_torchprof.limits.evidence import carried_by_kernels
 from pytest_torchprof.reasons.names_asked import MatchUnknown
 from pytest_torchprof.reasons.wrong_patterns import (
     FunctionNotCalled,
@@ -294,7 +294,7 @@ def test_fused_means_that_one_inductor_kernel_carries_all_of_it():
 
 def test_what_is_not_fused_is_listed_with_its_operators_in_order():
     """Generated kernels say what they carry, the others what launched them."""
-    lines = what_each_carries(
+    lines = carried_by_kernels(
         [
             kernel(NVJET, op="aten::addmm"),
             kernel("triton_poi_fused_add_0"),

@@ -85,7 +85,7 @@ RESULTS = (
     ),
     "cli/report_sources.py",
     *("testing/accounts.py", "testing/conclusion.py", "testing/failure.py", "testing/handed_over.py"),
-    *("testing/judged_together.py", "testing/judgement.py", "testing/misses.py", "testing/outcome.py"),
+    *("testing/judgement.py", "testing/judging.py", "testing/misses.py", "testing/outcome.py"),
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
 OPEN = {

@@ -269,7 +269,7 @@ class Search:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """The names of the requested measurements: those of the bad commit."""
+        """The names of the requested measurements, as the bad commit has them."""
         return tuple(self._measure(self.bad.sha).entries)
 
     @property

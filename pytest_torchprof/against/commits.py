@@ -35,7 +35,7 @@ class CommitRuns:
     request: Request
 
     def measure(self, sha: str, *, again: bool = False) -> CommitMeasurements:
-        """Run the tests at a commit, and return what they have measured; nothing where its files cannot be had."""
+        """Run the tests at a commit, and return their measurements; nothing where its files cannot be had."""
         results = self.request.results / (f"{sha}-again" if again else sha)
         results.mkdir()
         reference = Reference(ref=sha, sha=sha, dirty=False)

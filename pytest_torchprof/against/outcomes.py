@@ -131,7 +131,7 @@ base_outcomes = cache(read_outcomes)
 
 
 def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
-    """Write what ``read_outcomes`` reads."""
+    """Write the outcomes that ``read_outcomes`` reads."""
     (folder / _FILE).write_bytes(json.encode(outcomes))
 
 
@@ -180,7 +180,7 @@ class OutcomeKeeper:
 
 
 def _longrepr(report: Any) -> str:
-    """Return what a report has on a failure or a skip: a line, or the short form of our own error."""
+    """Return a report's text on a failure or a skip: a line, or the short form of our own error."""
     longrepr = report.longrepr
     if isinstance(longrepr, tuple):
         return why_skipped(longrepr[2])

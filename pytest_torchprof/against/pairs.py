@@ -91,7 +91,7 @@ class TimedSide:
 
 
 def write_results(folder: Path, run: RunResults) -> None:
-    """Write what ``read_results`` reads."""
+    """Write the results that ``read_results`` reads."""
     (folder / _RESULTS).write_text(json.dumps(encode(run.results)), encoding="utf-8")
 
 

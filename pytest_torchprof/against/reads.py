@@ -131,7 +131,7 @@ def _read_there(results: Path) -> frozenset[str]:
 
 
 def leave_reads(side: Side) -> None:
-    """Write what ``reads_of`` reads, for this process of a side."""
+    """Write the file that ``reads_of`` reads, for this process of a side."""
     files = files_read()
     own = names_below(side.tree, files)
     other = names_below(side.other, tuple(file for file in files if file not in own.values()))

@@ -1,4 +1,4 @@
-"""What a search among commits rests on: why a commit is good, bad or skipped, and why the search found none."""
+"""The grounds of a search among commits: why a commit is good, bad or skipped, and why the search found none."""
 
 from __future__ import annotations
 

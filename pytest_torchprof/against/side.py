@@ -51,7 +51,7 @@ class Side:
     differing: tuple[str, ...] = ()
     """The files of code that differ between the sides, by their path below the root."""
     doubtful: tuple[str, ...] = ()
-    """Those of them that count as tests only for their folder: both sides run the working tree's."""
+    """The files among them that count as tests only for their folder: both sides run the working tree's."""
     ignored: tuple[str, ...] = ()
     """The paths that git ignores in the working tree, before the run; folders end in a slash."""
     patterns: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Side:
         return self.results / RECORDINGS if self.keeps_recordings else None
 
     def announce(self, path: Path) -> dict[str, str]:
-        """Write what ``this_side`` reads, and return the variable by which a process finds it."""
+        """Write the side that ``this_side`` reads, and return the variable by which a process finds it."""
         path.write_bytes(json.encode(self, enc_hook=os.fspath))
         return {VARIABLE: str(path)}
 
@@ -98,5 +98,5 @@ def base_side(results: Path) -> Side:
 
 
 def read_side(path: Path) -> Side:
-    """Return what ``Side.announce`` has written."""
+    """Return the side that ``Side.announce`` has written."""
     return json.decode(path.read_bytes(), type=Side, dec_hook=lambda _kind, value: Path(value))

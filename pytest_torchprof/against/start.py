@@ -79,7 +79,7 @@ def with_arguments(arguments: tuple[str, ...], more: Sequence[str]) -> tuple[str
 
 
 def write_starts(folder: Path, base: SideStart, here: SideStart) -> None:
-    """Write what ``read_starts`` reads: a file that no other user may read, since an environment has secrets."""
+    """Write the file that ``read_starts`` reads, and no other user may read, since an environment has secrets."""
     with os.fdopen(os.open(folder / _FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump([asdict(base), asdict(here)], file)
 

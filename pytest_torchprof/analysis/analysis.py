@@ -262,7 +262,7 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def compile(self) -> Compile:
-        """What torch.compile did: regions, graph breaks, recompiles, skipped frames."""
+        """The results of torch.compile: regions, graph breaks, recompiles, skipped frames."""
         self._look("compile")
         return self._compile
 

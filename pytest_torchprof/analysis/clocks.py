@@ -1,4 +1,4 @@
-"""Which clock the times of a job's ranks are by: that of their host, or those of several, which collectives align."""
+"""The clock of the times of a job's ranks: their host's, or the clocks of several hosts, which collectives align."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class _Calls:
         return sorted(operators, key=ops.start.__getitem__)
 
     def _asking_around(self, op: int) -> int:
-        """Return the operator around this one, or itself, that asks for a collective; ABSENT without one."""
+        """Return the operator around this one, or itself, that asks for a collective; ABSENT if there is none."""
         named = self._trace.ops.name
         return next(
             (outer for outer in self._trace.nesting.chain(op) if self._trace.names[named[outer]] in COLLECTIVES), ABSENT
@@ -179,7 +179,7 @@ class _Calls:
         return range_of
 
     @cached_property
-    def _of_operator(self) -> dict[int, list[int]]:
+    def _kernels_by_operator(self) -> dict[int, list[int]]:
         """The kernels that each operator launched; under ABSENT those that none did."""
         kernels_of: dict[int, list[int]] = defaultdict(list)
         for i in self._kernels:
@@ -193,7 +193,7 @@ class _Calls:
         pending = [
             op
             for op in self.asking
-            if op not in self._of_operator
+            if op not in self._kernels_by_operator
             and op not in self._ranges
             and self._why_nothing_runs(op, self._sent(op)) is None
         ]
@@ -201,7 +201,7 @@ class _Calls:
         for op in pending:
             of_thread[trace.ops.thread[op]].append(op)
         batches: dict[int, list[int]] = {}
-        for kernel in self._of_operator.get(ABSENT, ()):
+        for kernel in self._kernels_by_operator.get(ABSENT, ()):
             call, decoded = trace.links.call_of[kernel], self._launching.decoded(kernel)
             replayed = call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
             if call < 0 or replayed or decoded.library != "nccl" or kernel in trace.collectives:
@@ -215,7 +215,7 @@ class _Calls:
 
     def by_operator(self, overlap: Overlap) -> Iterator[_Request]:
         """Yield the collectives that the operators of the steps asked for."""
-        trace, kernels_of = self._trace, self._of_operator
+        trace, kernels_of = self._trace, self._kernels_by_operator
         batch_of = {op: (kernel, len(ops)) for kernel, ops in self._batches.items() for op in ops}
         for op in self.asking:
             step = trace.step_at(trace.ops.start[op]) if trace.has_step_ranges else 0
@@ -247,7 +247,7 @@ class _Calls:
     def by_kernel(self, overlap: Overlap) -> Iterator[_Request]:
         """Yield the collectives that kernels of the steps carried out without an operator that asked for them."""
         trace = self._trace
-        for i in self._of_operator.get(ABSENT, ()):
+        for i in self._kernels_by_operator.get(ABSENT, ()):
             step = trace.step_of_gpu_op[i]
             if step < 0 or i in self._batches:
                 continue
@@ -326,14 +326,14 @@ class _Calls:
         return self._operands(trace.ops.inputs[op]), backend
 
     def _functional_around(self, op: int) -> int:
-        """Return the functional collective around an operator that asks for one; ABSENT without one."""
+        """Return the functional collective around an operator that asks for one; ABSENT if there is none."""
         named, names = self._trace.ops.name, self._trace.names
         around = self._trace.nesting.chain(op)
         return next((outer for outer in around if names[named[outer]].startswith(_FUNCTIONAL)), ABSENT)
 
     @cached_property
     def _types_of_copied(self) -> dict[int, Inputs]:
-        """What a functional collective of several tensors copies or takes apart first: their types, where alike."""
+        """The types of the tensors that a functional collective of several copies or takes apart first, where alike."""
         ops, names = self._trace.ops, self._trace.names
         meant = {i for i, name in enumerate(names) if name in _OF_OPERANDS}
         types: dict[int, set[str]] = defaultdict(set)

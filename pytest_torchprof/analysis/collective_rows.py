@@ -1,4 +1,4 @@
-"""Collectives in rows: those of one kind in one group together."""
+"""Collectives in rows: a row for each kind in each group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
-    """All collectives of one kind in one group; times in microseconds, those of calls without one left out.
+    """All collectives of one kind in one group; times in microseconds, without the calls that have none.
 
     While several of them run at once, that time counts once.
     """
@@ -38,7 +38,7 @@ class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
     exposed_us: float | None
     """How long they ran while the device computed nothing; None where that is not known of one that ran."""
     bus_gb_per_s: float | None
-    """What the busiest link carried while at least one of them ran; None where that is not known of one that ran."""
+    """The rate of the busiest link while at least one of them ran; None where the rate of one that ran is not known."""
 
     @property
     def time_us(self) -> float:

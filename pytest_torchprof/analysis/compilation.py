@@ -1,4 +1,4 @@
-"""What torch.compile did to the measured code: the recording's own evidence, and the traces in its events."""
+"""The work of torch.compile on the measured code: the recording's own evidence, and the traces in its events."""
 
 from __future__ import annotations
 

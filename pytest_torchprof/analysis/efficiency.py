@@ -181,7 +181,7 @@ _OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D", "SXM3"})
 
 
 class Peak(Struct, frozen=True, kw_only=True):
-    """What a device can compute at most, in TFLOP/s (TOP/s for int8): dense matrix products, from its data sheet.
+    """A device's peak performance in TFLOP/s (TOP/s for int8): dense matrix products, from its data sheet.
 
     Tables that count structured sparsity are halved here: products of ordinary matrices do not have it. A device or a
     type that is not in the table has no known peak, and nothing that needs one is measured on it: for the RTX 3090, the

@@ -1,4 +1,4 @@
-"""What is known of the kernels that Inductor generated, beside their names: its code, or what else ran beside them."""
+"""The facts on the kernels that Inductor generated, besides their names: its code, or the work beside them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GeneratedCode:
 
     def of(self, names: Iterable[str | None], thread: object, moment_ns: int) -> GeneratedKernel | None:
         """Return the code of a kernel that is called by one of these names, launched by the thread at a moment."""
-        graphs = self._of_call(thread, moment_ns)
+        graphs = self._graphs_of_call(thread, moment_ns)
         held = [graph for graph in graphs for name in filter(None, names) if name in graph.kernels]
         kernels = {graph.kernels[name] for graph in held for name in filter(None, names) if name in graph.kernels}
         if len(kernels) != 1:
@@ -59,7 +59,7 @@ class GeneratedCode:
 
         The number counts from 0. None where the program has another number of such calls.
         """
-        graphs = self._of_call(thread, moment_ns)
+        graphs = self._graphs_of_call(thread, moment_ns)
         if self._is_of_other_code(graphs, thread, moment_ns):
             return None
         calls = [[call for call in graph.calls if call.op == op] for graph in graphs]
@@ -101,7 +101,7 @@ class GeneratedCode:
         identity = None if region is None else region_of(region).identity
         return identity in self._compilations and any(g.made_of and identity not in g.made_of for g in graphs)
 
-    def _of_call(self, thread: object, moment_ns: int) -> list[InductorGraph]:
+    def _graphs_of_call(self, thread: object, moment_ns: int) -> list[InductorGraph]:
         """Return the graph whose call it is on this thread, or all of which it may be."""
         call = self._calls.at(thread, moment_ns)
         key = None if call is None else call.name.removeprefix(FX_GRAPH).strip(" #")
@@ -109,7 +109,7 @@ class GeneratedCode:
 
 
 class Beside:
-    """What the operators of a recording computed themselves, inside each compiled region and outside of all."""
+    """The operations that a recording's operators computed themselves, inside each compiled region and outside all."""
 
     def __init__(self, kernels: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Take the kernels as they are called, with the names of the ranges around each launch."""

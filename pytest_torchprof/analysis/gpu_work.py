@@ -1,4 +1,4 @@
-"""What findings look at: the recording's GPU work grouped and put in order, each view made once, when asked for."""
+"""The views that findings look at: the recording's GPU work, grouped and put in order, each made once, on demand."""
 
 from __future__ import annotations
 
@@ -414,7 +414,7 @@ class GpuWork:
 
     @cached_property
     def waiting_copies_of(self) -> dict[int, list[int]]:
-        """The calls of these copies of each operator; those without one aside."""
+        """The calls of these copies of each operator; copies without an operator are left out."""
         copies: dict[int, list[int]] = defaultdict(list)
         for call, op in self.waiting_copies.items():
             if op >= 0:

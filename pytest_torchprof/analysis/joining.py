@@ -91,7 +91,7 @@ def _together(of_rank: Mapping[int, Collective], offsets_ns: Mapping[int, int]) 
 
 
 def _alone(ranks: Sequence[RankPart], of_ranks: Iterable[Mapping[int, Collective]]) -> Iterator[tuple[int, Collective]]:
-    """Yield what only one rank has, although others of its group are there."""
+    """Yield each collective that only one rank has, although others of its group are there."""
     there = {part.rank for part in ranks}
     # Where another rank does not tell the group, it may be the same collective.
     unsure = {

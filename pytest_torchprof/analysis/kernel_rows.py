@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Kernels(Struct, frozen=True, kw_only=True, eq=False):
-    """What rows of kernels have in common."""
+    """The base of rows of kernels."""
 
     times: CallTimes
 
@@ -91,7 +91,7 @@ def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
         forward = _forward_operators(launching, variants) if trace.forward_of else {}
         rows = [
             replace(row, work=work_together(works[name]), forward_op=forward.get(name))
-            for name, row in _of_kernels(gpu_work, chosen).items()
+            for name, row in _rows_of_kernels(gpu_work, chosen).items()
         ]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 
@@ -100,11 +100,11 @@ def families(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[FamilyRow]:
     """Return the kernels of the parts by family and library, as ``by_family`` does from their rows."""
     trace = gpu_work.trace
     if trace.device_kind.has_launches:
-        return by_family(_of_kernels(gpu_work, chosen).values())
-    return by_family(_of_operators(trace, gpu_work.launching, chosen).values())
+        return by_family(_rows_of_kernels(gpu_work, chosen).values())
+    return by_family(_rows_of_operators(trace, gpu_work.launching, chosen).values())
 
 
-def _of_kernels(gpu_work: GpuWork, chosen: Sequence[Part]) -> dict[int, KernelRow]:
+def _rows_of_kernels(gpu_work: GpuWork, chosen: Sequence[Part]) -> dict[int, KernelRow]:
     """Return the rows of kernels by their names, without their work and the operators of the forward pass."""
     trace, launching = gpu_work.trace, gpu_work.launching
     named, start, end, kind = trace.gpu.name, trace.gpu.start, trace.gpu.end, trace.gpu.kind
@@ -154,7 +154,7 @@ def _kernel_row(
     )
 
 
-def _of_operators(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> dict[int, KernelRow]:
+def _rows_of_operators(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> dict[int, KernelRow]:
     """Return the rows of operators that are kernels on the CPU by their names, without their work."""
     ops, named = trace.ops, trace.names
     of_steps = [part.operators for part in chosen]
@@ -180,7 +180,7 @@ def _with_operators_work(trace: Trace, launching: Launching, chosen: Sequence[Pa
     for (name, inputs), count in variants.items():
         # What the kernel was given is what the operator was, which it is; of settings only GPUs' operators need any.
         works[name].append((count, work_of(named[name], *launching.operands(inputs), None)))
-    rows = _of_operators(trace, launching, chosen)
+    rows = _rows_of_operators(trace, launching, chosen)
     return [replace(row, work=work_together(works[name])) for name, row in rows.items()]
 
 

@@ -20,7 +20,7 @@ _Key = TypeVar("_Key")
 
 
 class LaneKind(StrEnum):
-    """What the events of a lane are."""
+    """The kinds of events that a lane has."""
 
     RANGES = "ranges"
     """User annotations."""
@@ -78,15 +78,15 @@ def lanes_of(analysis: Analysis) -> list[Lane]:
     """Return all events as lanes: the thread of the steps, those that launch, the GPUs, other threads."""
     trace = analysis.trace
     launching = {trace.calls.thread[call] for call in set(trace.links.call_of) if call >= 0}
-    lanes = _of_threads(trace)
+    lanes = _thread_lanes(trace)
     leads = [thread for thread in lanes if thread in launching or trace.threads[thread] == trace.steps[0].tid]
     beside = [thread for thread in lanes if thread not in leads]
     first, last = ([lane for thread in some for lane in lanes[thread]] for some in (leads, beside))
-    return [*first, *_of_streams(analysis), *last]
+    return [*first, *_stream_lanes(analysis), *last]
 
 
-def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
-    """Return the lanes of each thread, that of the steps first, then as they begin."""
+def _thread_lanes(trace: Trace) -> dict[int, list[Lane]]:
+    """Return the lanes of each thread, first the thread of the steps, then as they begin."""
     parts: list[tuple[LaneKind, Ranges | Calls]] = [
         (LaneKind.RANGES, trace.annotations),
         (LaneKind.PYTHON, trace.frames),
@@ -109,7 +109,7 @@ def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
     return lanes
 
 
-def _of_streams(analysis: Analysis) -> Iterator[Lane]:
+def _stream_lanes(analysis: Analysis) -> Iterator[Lane]:
     trace, communicating = analysis.trace, analysis.gpu_work.communication
     gpu = trace.gpu
     names = {device.index: device.name for device in trace.devices}

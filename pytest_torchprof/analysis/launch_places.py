@@ -60,7 +60,7 @@ def _origins_of(trace: Trace, launching: Launching, part: Part) -> Iterator[tupl
 
 
 def _annotated(origin: Origin | None, annotation: Annotation | None) -> Origin | None:
-    """Return a place with what a graph's node is annotated with, which the launch of the graph does not tell."""
+    """Return a place with the annotation of a graph's node, which the launch of the graph does not tell."""
     if annotation is None:
         return origin
     return replace(origin or Origin(), module=annotation.place, backward=annotation.backward)

@@ -1,4 +1,4 @@
-"""What launched each kernel, and what name and launch say together; nothing is looked up twice."""
+"""The launch of each kernel, and the facts that name and launch give together; nothing is looked up twice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Launching:
     """Answers for one recording who launched a GPU operation."""
 
     def __init__(self, trace: Trace, own_kernels: OwnKernels) -> None:
-        """Prepare to answer; the work is done when asked. ``own_kernels``: what users say of theirs."""
+        """Prepare to answer; the work is done when asked. ``own_kernels``: the kernels that users declare."""
         self._trace = trace
         self._own_kernels = own_kernels
         self._chains = RangeChains(trace)
@@ -81,7 +81,7 @@ class Launching:
             raise self.refusal(not_measured(self.hidden))
 
     def forget_refusals(self) -> None:
-        """Forget what was refused so far."""
+        """Forget the refusals so far."""
         self.refused.clear()
 
     def refusal(self, problem: Refusal) -> Refusal:
@@ -96,7 +96,7 @@ class Launching:
 
     @cached_property
     def op_of(self) -> Sequence[int]:
-        """For each GPU operation the innermost operator around its launch, ABSENT without one."""
+        """For each GPU operation the innermost operator around its launch, ABSENT if there is none."""
         return launching_operators(self._trace, self._around)
 
     @cached_property
@@ -139,11 +139,11 @@ class Launching:
         return [None if name.startswith(REGIONS) else name for name in self._trace.names]
 
     def called_operator(self, op: int) -> str | None:
-        """Return what the program called: the outermost aten operator around an operator, else the operator itself."""
+        """Return the operator that the program called: the outermost aten operator around this one, else this one."""
         return self.called_operators((op,))[0]
 
     def called_operators(self, ops: Sequence[int]) -> list[str | None]:
-        """Return for each operator what the program called, as `called_operator` does."""
+        """Return for each operator the one that the program called, as `called_operator` does."""
         chains, called = self._chains.numbers(ops), self._called
         for number, op in dict(zip(chains, ops, strict=True)).items():
             if number not in called:
@@ -166,7 +166,7 @@ class Launching:
         return self._trace.names[self._trace.ops.name[of]] if of >= 0 else None
 
     def inputs(self, op: int) -> Inputs:
-        """Return types, shapes and strides of what the operator was given, each None where it is not recorded."""
+        """Return types, shapes and strides of the operator's operands, each None where it is not recorded."""
         return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
 
     def operands(self, index: int) -> Inputs:
@@ -178,18 +178,18 @@ class Launching:
         return self._inputs.settings(index)
 
     def named(self, name: int) -> KernelName:
-        """Return what a kernel's name, by its index in ``Trace.names``, says by itself, or users say of it."""
+        """Return the decoded name of a kernel, by its index in ``Trace.names``, alone or as users declare it."""
         return self._own_kernels.decode(self._trace.names[name])
 
     def decoded(self, gpu_op: int) -> KernelName:
-        """Return what the kernel's name says, completed by its launch."""
+        """Return the kernel's decoded name, completed by its launch."""
         known = self._decoded_of.get(gpu_op)
         if known is None:
             known = self._decoded_of[gpu_op] = self._decode(gpu_op)
         return known
 
     def decoded_each(self, gpu_ops: Sequence[int]) -> list[KernelName]:
-        """Return what the name of each kernel says, completed by its launch, as `decoded` does."""
+        """Return the decoded name of each kernel, completed by its launch, as `decoded` does."""
         known, trace = self._decoded_of, self._trace
         # These may mean something of their own although their launch looks like that of others.
         apart = trace.captured.unsure.keys() | trace.collectives.keys()
@@ -237,7 +237,7 @@ class Launching:
         return self._of_any_size[name]
 
     def decoded_operator(self, op: int) -> KernelName:
-        """Return what an operator's name says where operators are the kernels, completed by what it was given."""
+        """Return an operator's decoded name where operators are the kernels, completed by its operands."""
         name = self._trace.names[self._trace.ops.name[op]]
         code = self.code_of_operator(op)
         lists = self._inputs.lists_of(op)
@@ -267,7 +267,7 @@ class Launching:
         return {trace.nesting.parent[op] for op in where(trace.ops.name, makes)} if makes else set()
 
     def code(self, gpu_op: int) -> GeneratedKernel | None:
-        """Return what Inductor's code says of a kernel, None where the recording does not hold the code."""
+        """Return the facts of Inductor's code on a kernel, None where the recording does not hold the code."""
         trace, call = self._trace, self._trace.links.call_of[gpu_op]
         if not self.generated or call < 0:
             return None
@@ -275,7 +275,7 @@ class Launching:
         return self.generated.of(names, trace.threads[trace.calls.thread[call]], trace.calls.start[call])
 
     def code_of_operator(self, op: int) -> GeneratedKernel | None:
-        """Return what Inductor's code says of an operator that is a kernel where the CPU is the device."""
+        """Return the facts of Inductor's code on an operator that is a kernel where the CPU is the device."""
         trace, ops = self._trace, self._trace.ops
         if not self.generated:
             return None

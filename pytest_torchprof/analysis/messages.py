@@ -1,4 +1,4 @@
-"""What a collective sends and in which group, as far as its backend, its operator or the recording's header says."""
+"""The message and group of a collective, as far as its backend, its operator or the recording's header has them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_GROUP: Final = ProcessGroup()
 
 
 class Sent(ShownFields, frozen=True, kw_only=True):
-    """What one rank gives to a collective and takes from it, each None where it is not known."""
+    """The data that one rank gives to a collective and takes from it, each None where it is not known."""
 
     dtype: str | None = None
     bytes_in: int | None = None
@@ -57,7 +57,7 @@ class Sent(ShownFields, frozen=True, kw_only=True):
 
 
 def bus_factor(collective: str, size: int) -> float | None:
-    """Return by what the bandwidth of the algorithm is multiplied for that of the bus; None for what moves no data."""
+    """Return the factor from the algorithm's bandwidth to the bus's; None for a collective that moves no data."""
     factor = _ON_THE_BUS.get(collective)
     return None if factor is None else factor(size)
 
@@ -73,7 +73,7 @@ def message_bytes(collective: str, sent: Sent, size: int | None) -> int | None:
 
 
 def sent_by(operator: str | None, inputs: Inputs, backend: Inputs, message: Message | None, size: int | None) -> Sent:
-    """Return what an operator of torch.distributed sends: its operands tell, its backend's, or what that says."""
+    """Return the type and bytes that a collective sends and takes, by its operands, its backend's, or its message."""
     collective = COLLECTIVES.get(operator or "")
     if collective == "barrier":
         return Sent(bytes_in=0, bytes_out=0)

@@ -61,7 +61,7 @@ class OperatorCalls:
         return HeldOperators(self._trace, range(len(self._trace.ops)))
 
     def _started(self, part: Part) -> list[int]:
-        """Return the operators that began in the part; what a compilation ran is left out."""
+        """Return the operators that began in the part; the operators of a compilation are left out."""
         trace = self._trace
         start, thread, compiling = trace.ops.start, trace.ops.thread, trace.compiling
         if isinstance(part, Occurrence):

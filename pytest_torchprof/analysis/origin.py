@@ -119,7 +119,7 @@ class Places(Struct, frozen=True, kw_only=True):
         work = dict(self.work)
         for item, origins in generated.work.items():
             seen = [*self.work.get(item, ()), *[None] * len(origins)]
-            work[item] = [_of_code(origin, beside) for origin, beside in zip(origins, seen, strict=False)]
+            work[item] = [_code_origin(origin, beside) for origin, beside in zip(origins, seen, strict=False)]
         return replace(self, work=work)
 
     def of(self, work: Iterable[Work]) -> list[tuple[int, Origin]]:
@@ -134,7 +134,7 @@ class Places(Struct, frozen=True, kw_only=True):
         return _most_frequent(self.operators.get(name, Counter()))
 
 
-def _of_code(generated: Origin | None, seen: Origin | None) -> Origin | None:
+def _code_origin(generated: Origin | None, seen: Origin | None) -> Origin | None:
     """Return the place that generated code tells, with the modules that were seen running there."""
     if generated is None or seen is None or generated.file is None:
         return generated or seen

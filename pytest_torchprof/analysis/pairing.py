@@ -98,7 +98,7 @@ def _in_rows(
     not_paired: Counter[Gap],
     differences: list[RankDifference],
 ) -> Iterator[Mapping[int, Collective]]:
-    """Yield what stands at each index of each row, up to where ranks have another order; what differs is added."""
+    """Yield each rank's collective at each index of each row, up to where orders differ; differences are added."""
     for of_rank in rows.values():
         orders = {rank: tuple(collective.name or "" for collective in row) for rank, row in of_rank.items()}
         until = _alike_until(set(orders.values()))

@@ -22,7 +22,7 @@ def kernels_in_order(trace: Trace, part: Part) -> list[int]:
 
 
 def order_of(trace: Trace, part: Part) -> Counter[tuple[tuple[str, ...], ...]]:
-    """Return what each thread launched and waited for, in order, with the operators around it, and its ranges."""
+    """Return the launches and waits of each thread, in order, with the operators around each, and its ranges."""
     names, calls, annotations = trace.names, trace.calls, trace.annotations
     named, chain = trace.ops.name, trace.nesting.chain
     done = [(call, names[trace.gpu.name[i]]) for i in part.gpu_ops if (call := trace.links.call_of[i]) >= 0]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TimedRow(Struct, frozen=True, kw_only=True, eq=False):
-    """All calls of one name; times in microseconds, on the GPU those of what was launched inside.
+    """All calls of one name; times in microseconds, on the GPU those of the work launched inside.
 
     What is its own is not in a range of the same kind inside it.
     """
@@ -50,7 +50,7 @@ class TimedRow(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def gpu_us(self) -> float:
-        """How long what they launched took together."""
+        """How long the work that they launched took together."""
         return self.gpu.time_us
 
     @property
@@ -82,7 +82,7 @@ def _scope_row(annotation: Annotation) -> list[tuple[str, bool]]:
 def _annotated(
     trace: Trace, chosen: Sequence[Part], named: Callable[[Annotation], Iterable[tuple[str, bool]]]
 ) -> Iterator[RangeRow]:
-    """Yield what nodes of CUDA graphs are annotated with, and what carries nothing; the CPU goes through none of it.
+    """Yield a row for each annotation of CUDA graphs' nodes, and one for nodes without any; their CPU time is 0.
 
     ``named`` tells the names, and whether the time is a name's own. A replay is a call.
     """
@@ -200,7 +200,7 @@ class _Holding:
 
 
 class _WorkOfRanges:
-    """What was launched inside of ranges: the time of each range, and of each name its own time and its kernels."""
+    """The work launched inside of ranges: the time of each range, and of each name its own time and its kernels."""
 
     def __init__(self, holding: _Holding, name_of: Mapping[int, str]) -> None:
         """Take which range is in which, and the names of those that count."""

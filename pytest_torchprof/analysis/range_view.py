@@ -118,7 +118,7 @@ class RangeView(Analysis):
         return tuple(step for step in self.whole.steps if id(step) not in begun)
 
     def title_of(self, step: StepProfile) -> StepTitle:
-        """Return what people call an occurrence."""
+        """Return the title of an occurrence."""
         occurrence = next(other for other in self._steps if other is step)
         return replace(
             self.whole.title_of(occurrence.step),

@@ -1,4 +1,4 @@
-"""What was launched inside a user's ranges: by their own threads, and by autograd's for them."""
+"""The work launched inside a user's ranges: by their own threads, and by autograd's for them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def stretches_of(trace: Trace, ranges: Iterable[Span]) -> list[Stretch]:
 def parts_within(
     trace: Trace, parts: Iterable[Part], name: str, for_others: Mapping[int, frozenset[int]] | None = None
 ) -> list[Part]:
-    """Return what of each part was launched inside its user annotations of this name.
+    """Return the work of each part that was launched inside its user annotations of this name.
 
     By the annotation's own thread, or by autograd's while that waited for it inside of one. A part without such an
     annotation is left out: it says nothing of it. Who asks for many names gives what `waiting_threads` returns for all
@@ -175,7 +175,7 @@ class Held(Protocol):
 
 
 class Occurrence:
-    """One outermost range of a name, and what was launched inside it, wherever a step ends meanwhile: a Part.
+    """One outermost range of a name, and the work launched inside it, wherever a step ends meanwhile: a Part.
 
     What is inside is looked up whenever it is asked for: ranges of coroutines overlap, and if each kept its own, the
     memory would grow with the square of their number.

@@ -46,7 +46,7 @@ class OtherStepCount(Struct, frozen=True, tag=True):
 def kernel_differences(
     first: Sequence[StepKernels], other: Sequence[StepKernels]
 ) -> Iterator[OtherCount | OtherStepCount]:
-    """Yield what the other runs more or fewer of, in the first step in which they differ."""
+    """Yield how the other's counts differ: of steps, and of kernels in the first step in which they do."""
     if len(first) != len(other):
         yield OtherStepCount(len(other), len(first))
     for number, (mine, theirs) in enumerate(zip(first, other, strict=False), 1):

@@ -1,4 +1,4 @@
-"""What is kept of one rank's recording, to compare it with those of the other ranks of its job."""
+"""The part of one rank's recording that is kept, to compare it with those of the other ranks of its job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_RANKS: Final = 1 << 20
 
 
 def part_of(analysis: Analysis) -> RankPart:
-    """Return what is kept of a rank's recording; TorchprofError where it does not say which rank it is of."""
+    """Return the part of a rank's recording that is kept; TorchprofError where the recording does not name its rank."""
     trace, ours = analysis.trace, analysis.trace.metadata
     known = rank_and_size(trace)
     if known is None:
@@ -77,7 +77,7 @@ def part_of(analysis: Analysis) -> RankPart:
 
 
 def named_part(analysis: Analysis) -> RankPart | None:
-    """Return what is kept of a rank's recording; None where that does not say which rank it is of."""
+    """Return the part of a rank's recording that is kept; None where the recording does not name its rank."""
     return None if rank_and_size(analysis.trace) is None else part_of(analysis)
 
 

@@ -33,7 +33,7 @@ _WORTH: Final = 0.1
 
 
 class RankPart(Struct, frozen=True, kw_only=True, dict=True):
-    """What is kept of one rank's recording to compare it with the others'."""
+    """The part of one rank's recording that is kept to compare it with the others'."""
 
     rank: int
     world_size: int
@@ -43,7 +43,7 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     clock: str | None
     """By which clock its times are: the same for ranks of one host; None where the recording does not tell."""
     run_id: str | None
-    """What the launcher called the run."""
+    """The launcher's name for the run."""
     device: str
     window_ns: tuple[int, int]
     """When it was recorded, by the clock of its host."""
@@ -107,7 +107,7 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
 
     @property
     def dtype(self) -> str | None:
-        """What is sent: "fp32"."""
+        """The type of the data that is sent: "fp32"."""
         return next((collective.dtype for collective in self.of_rank.values() if collective.dtype is not None), None)
 
     @property
@@ -186,7 +186,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """How far apart the ends of a collective are in the middle once clocks are aligned; 0 with one clock."""
 
     def __getitem__(self, rank: int) -> RankPart:
-        """Return what is kept of a rank; NotMeasured where there is no recording of it."""
+        """Return the part that is kept of a rank's recording; NotMeasured where there is no recording of it."""
         part = next((candidate for candidate in self.ranks if candidate.rank == rank), None)
         if part is None:
             there = ", ".join(str(candidate.rank) for candidate in self.ranks)
@@ -213,7 +213,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """What its process groups are called: "0 default_pg"."""
+        """The names of its process groups: "0 default_pg"."""
         called = {
             " ".join(filter(None, (group.name, group.description))) for part in self.ranks for group in part.groups
         }

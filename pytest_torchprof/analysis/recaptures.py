@@ -56,7 +56,7 @@ class GraphCaptures(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def repeated_ops(self) -> list[int]:
-        """Those that captured, in a step, what others captured too: no cold start."""
+        """The operators that captured, in a step, the work that others captured too: no cold start."""
         step_at, start = self.trace.step_at, self.trace.ops.start
         return [i for i in _recaptures(self.trace, self.ops) if step_at(start[i]) >= 0]
 
@@ -124,7 +124,7 @@ def _is_inside(at: int, begun: Sequence[int], ended: Sequence[int]) -> bool:
 
 
 def _kernels_of(trace: Trace) -> dict[int, list[tuple[int, float]]]:
-    """Return by the call that launched it what ran of a graph, in the order of the device."""
+    """Return by the call that launched it the work of a graph, in the order of the device."""
     gpu, call_of = trace.gpu, trace.links.call_of
     kernels: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for i in trace.gpu_order:

@@ -1,4 +1,4 @@
-"""What is done once, in the first steps: code is loaded, memory allocated, CUDA graphs are recorded."""
+"""The work done once, in the first steps: code is loaded, memory allocated, CUDA graphs are recorded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _KINDS_OF_FIRST_CALLS = frozenset({CallKind.OTHER, CallKind.QUERY, CallKind.FILL
 
 
 class SetUp(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """What is done once inside the steps; each view is made when it is asked for."""
+    """The work done once inside the steps; each view is made when it is asked for."""
 
     trace: Trace
     launching: Launching

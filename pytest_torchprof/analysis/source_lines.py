@@ -56,7 +56,7 @@ class _Frame(Struct, frozen=True):
 
 
 class _Context(Struct, frozen=True):
-    """What the frames from the outermost to one of them tell."""
+    """The user's frame and the module that the frames from the outermost to one of them lead to."""
 
     users: _Frame | None = None
     """The innermost one of the user's."""
@@ -154,7 +154,7 @@ class Origins:
         return self._origins[context]
 
     def _mark_at(self, thread: int, moment: int) -> int:
-        """Return the name of the thread's last mark, ABSENT without one."""
+        """Return the name of the thread's last mark, ABSENT if there is none."""
         starts, names = self._marks.get(thread, _NO_MARKS)
         reached = bisect_right(starts, moment)
         return names[reached - 1] if reached else ABSENT
@@ -176,7 +176,7 @@ class Origins:
         return context
 
     def _inside(self, around: _Context, name: int) -> _Context:
-        """Return what the frames tell inside a frame of this name."""
+        """Return the context inside a frame of this name."""
         if name not in self._inner:
             self._inner[name] = _function_or_module(self._trace.names[name])
         frame, module = self._inner[name]
@@ -248,7 +248,7 @@ def _origin_of_mark(name: str) -> Origin | None:
 
 
 def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
-    """Return what a frame tells: a function of the user's, or a module."""
+    """Return the user's function or the module that a frame is, each None where it is not one."""
     if name.startswith(MODULE):
         return None, name.removeprefix(MODULE)
     match = _FRAME.fullmatch(name)

@@ -1,4 +1,4 @@
-"""What called what, added up over the steps: a tree of modules, Python frames or operators with the time of each."""
+"""The calls of all steps added up: a tree of modules, Python frames or operators with the time of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StackKind(StrEnum):
-    """What the frames of a stack are; operators and the kernels that they launch are always its end."""
+    """The kind of a stack's frames; operators and the kernels that they launch are always its end."""
 
     MODULE = "module"
     STACK = "stack"
@@ -81,7 +81,7 @@ def stack_kinds(trace: Trace) -> tuple[StackKind, ...]:
 
 
 def stacks_of(analysis: Analysis, kind: StackKind) -> StackTree:
-    """Return the tree of what ran in the steps."""
+    """Return the tree of the work in the steps."""
     growing, trace = _Growing(kind), analysis.trace
     if kind is StackKind.STACK:
         ranges, nesting, index_of_op = _with_frames(trace)
@@ -155,7 +155,7 @@ def _add_cpu(
 
 
 def _frame_of(name: str) -> str:
-    """Return what a range is called in the tree; old recordings have the steps among the operators."""
+    """Return a range's name in the tree; old recordings have the steps among the operators."""
     return EACH_STEP if name.startswith(STEP) else name
 
 

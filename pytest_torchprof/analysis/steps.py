@@ -40,7 +40,7 @@ class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
     """A property that is worked out when it is first asked for, once for all views."""
 
     def __init__(self, work_out: Callable[[Any], Value]) -> None:
-        """Take what works it out; it may depend on nothing in which views differ."""
+        """Take the function that works it out; it may depend on nothing in which views differ."""
         self._work_out = work_out
         self._name = work_out.__name__
         self.__doc__ = work_out.__doc__
@@ -137,7 +137,7 @@ class StepProfile(HasViews, StepAttributes):
 
     @shared
     def order(self) -> object:
-        """What the threads of the step did, each in order: equal if the code took the same path, as far as recorded."""
+        """The actions of the step's threads, each in order: equal if the code took the same path, as recorded."""
         return order_of(self._trace, self.part)
 
     @cached_property

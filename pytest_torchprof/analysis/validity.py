@@ -202,7 +202,7 @@ def _overlapping_steps(trace: Trace) -> Reason | None:
 
 
 def _own(trace: Trace, metadata: Metadata) -> Reason | None:
-    """Return what a recording of ours lacks: it begins with the sentinel's range, and holds every step and no more."""
+    """Return the flaw of a recording of ours, which has the sentinel's range first, and every step and no more."""
     if metadata.problems:
         return from_plain(metadata.problems[0])
     sentinel = _sentinel(trace)

@@ -186,7 +186,7 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
 
 
 def facts_of(environment: Environment, kind: DeviceKind) -> dict[str, str | bool]:
-    """Return what an entry keeps of the environment in which a device of this kind was measured."""
+    """Return the facts that an entry keeps of the environment in which a device of this kind was measured."""
     known = {key: getattr(environment, key) for key in kind.environment}
     return {key: _plain_value(key, value) for key, value in known.items() if value is not None}
 

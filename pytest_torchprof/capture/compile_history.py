@@ -1,4 +1,4 @@
-"""What this process has compiled, broken off, given up and compiled again; it lives as long as Dynamo's state."""
+"""The compilations, graph breaks, skips and recompiles of this process; they live as long as Dynamo's state."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class History:
         caller = observers.user_stack() if new else ()
         lines = torch_compile.lines_of_breaks(code, generated)
         # The breaks of a frame that was given up in between do not belong to this one.
-        own = [break_of_reason(reason, caller) for reason in _of_code(new, code, lines) or new]
+        own = [break_of_reason(reason, caller) for reason in _reasons_of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
             generated=weakref.ref(generated),
             code=weakref.ref(code),
@@ -311,12 +311,12 @@ def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     lines = torch_compile.lines_of_breaks(code, generated)
     if lines:
         reasons = [torch_compile.read_reason(reason) for reason in torch_compile.break_reasons() or ()]
-        reported = [break_of_reason(reason) for reason in _of_code(reasons, code, lines)]
+        reported = [break_of_reason(reason) for reason in _reasons_of_code(reasons, code, lines)]
         breaks = tuple(dict.fromkeys(reported)) or (break_of_code(ReasonForgotten(), code),)
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
 
 
-def _of_code(reasons: Iterable[DynamoReason], code: CodeType, breaks: set[int]) -> list[DynamoReason]:
+def _reasons_of_code(reasons: Iterable[DynamoReason], code: CodeType, breaks: set[int]) -> list[DynamoReason]:
     """Return the reasons that belong to a code object; if possible, those at the lines of its breaks."""
     lines = {line for _, _, line in code.co_lines() if line is not None}
     same = [

@@ -1,4 +1,4 @@
-"""What Dynamo compiled during a test, in its measurements and between them, and which compilations were recompiles."""
+"""The compilations of Dynamo during a test, in its measurements and between them, and which were recompiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.compile does while code is measured, as plain data for the recording; imports torch only when it runs."""
+"""The activity of torch.compile while code is measured, as plain data; imports torch only when it runs."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class CompileWatch:
             self._second_chance.offer(code for code in codes if code is not None and not self._eager.ran(code))
 
     def evidence(self) -> CompileEvidence:
-        """Return what was seen so far."""
+        """Return the evidence seen so far."""
         unseen = self._before is None
         self._begin(first=False)
         before = self._before
@@ -273,7 +273,7 @@ class CompileWatch:
         return LeftAlone(ran.co_name, line, forgotten=bool(self._history.lost))
 
     def _seen_instead(self, before: _Before) -> list[AnyWhyUncompiled]:
-        """Return what may have kept the code from being compiled."""
+        """Return the possible reasons why the code was not compiled."""
         left_alone = [
             SkippedAsTorchs(code.co_qualname, code.co_filename, code.co_firstlineno)
             for code in self._newly_considered(before)

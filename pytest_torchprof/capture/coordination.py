@@ -32,7 +32,7 @@ class Coordination:
         return not this_rank().alone
 
     def head_for(self, goal: Goal) -> None:
-        """Announce what this rank is about to do, for those that wait for it."""
+        """Announce the goal that this rank is about to reach, for those that wait for it."""
 
     def exchange(self, about: str, value: Any, kind: Any = Any) -> list[Any]:  # noqa: ARG002  (as the ranks have it)
         """Return each rank's value, in their order, once all have come here; NotMeasured if one does not.

@@ -1,4 +1,4 @@
-"""What in this process may hold CUPTI besides torch.profiler: it serves one profiler at a time."""
+"""The users of CUPTI in this process besides torch.profiler: it serves one profiler at a time."""
 
 from __future__ import annotations
 

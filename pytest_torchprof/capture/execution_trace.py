@@ -1,4 +1,4 @@
-"""What torch's execution trace of a capture says about the graph's nodes: the operators and ranges around each.
+"""The facts on a graph's nodes in torch's execution trace of its capture: the operators and ranges around each.
 
 Form 1.1.1-chakra.0.0.4, of torch 2.15.0. Times are not in it: entries are numbered as they begin, and that order is
 all that is kept.
@@ -68,7 +68,7 @@ class Call(Struct, kw_only=True):
 def read_capture(
     text: bytes, calls: Sequence[Call], described: Callable[[int], Described | None]
 ) -> CapturedGraph | None:
-    """Return what is known of the nodes; None if the trace does not have the marks of all calls.
+    """Return the captured graph with its known nodes; None if the trace does not have the marks of all calls.
 
     The last call is the end of the capture. ``described`` describes a node; None for one that runs nothing on the GPU.
     """

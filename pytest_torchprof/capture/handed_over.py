@@ -43,7 +43,7 @@ _BUSY_S: Final = 0.001
 
 
 class HandedOver(Struct):
-    """What measured code has handed to other Python threads, in the order in which it did."""
+    """The work that measured code has handed to other Python threads, in the order in which it did."""
 
     names: list[str] = field(default_factory=list)
     work: WeakKeyDictionary[threading.Thread | Future[Any], str] = field(default_factory=WeakKeyDictionary)

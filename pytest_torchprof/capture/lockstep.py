@@ -210,7 +210,7 @@ class Lockstep(Coordination):
         self._store = store
         self._rank = rank
         self._phase = phase
-        """What is measured, or has ended; None behind all tests."""
+        """The phase that is measured, or has ended; None behind all tests."""
         self._label = label
         self._key = f"{self._of_test}/measurement/{label or ''}"
         self._numbers = set(range(rank.world))
@@ -224,7 +224,7 @@ class Lockstep(Coordination):
         return "" if self._phase is None else self._phase.key
 
     def head_for(self, goal: Goal) -> None:
-        """Announce what this rank is about to reach."""
+        """Announce the goal that this rank is about to reach."""
         self._goal = goal
         with _reaching_the_store():
             self._others.sign(self._store, self._rank, self._phase, self._label, goal)

@@ -65,7 +65,7 @@ _BATCHES = 2
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What to record, how often to call the measured code, and on which device."""
+    """The plan of a measurement: what to record, how often to call the measured code, and on which device."""
 
     device: str
     """As `pick_device` returns it: "cpu" or "cuda:0"."""
@@ -145,7 +145,7 @@ def _why_left(problem: BaseException | None) -> Reason:
 
 
 def _own_reason(problem: Exception, device: str) -> Exception:
-    """Return what to raise for an error between two calls: the measured code's own, or why it is not measured."""
+    """Return the exception to raise for an error between two calls: the measured code's own, or one with the reason."""
     if isinstance(problem, MeasuredCodeFailed):
         return problem.error
     if isinstance(problem, TorchprofError):
@@ -232,7 +232,7 @@ def _why_raised(problem: Exception) -> Reason:
 
 
 def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reason | None:
-    """Return what the check says; NotMeasured where it cannot read the file, as it could not after another try."""
+    """Return the reason that the check gives; NotMeasured where the file cannot be read, nor could be after a retry."""
     try:
         return check(path)
     except UnreadableRecording as problem:
@@ -252,7 +252,7 @@ class _Measurement(Struct, kw_only=True):
     problem: Reason | None = None
     over: bool = False
     written: Metadata | None = None
-    """What the recording at ``path`` holds beside the trace, if there is one."""
+    """The metadata that the recording at ``path`` holds besides the trace, if there is one."""
 
     def arm(self, locks: ExitStack) -> Iterator[None]:
         """Make sure that there can be a recording, and hold the GPU until the locks are freed; no call is needed."""

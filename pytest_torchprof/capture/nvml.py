@@ -100,7 +100,7 @@ class Gpu(Struct, frozen=True):
         return clocks or unknown or {}
 
     def slowed_by(self) -> tuple[Brake, ...] | NvmlSilence:
-        """Return what slows it down right now."""
+        """Return the causes that slow the device down right now, or why NVML does not answer."""
         reasons = ask(*_REASONS, given=(self.board,))
         if isinstance(reasons, NvmlSilence):
             return reasons
@@ -158,7 +158,7 @@ def opened_for(uuid: str) -> Iterator[Gpu | NvmlSilence]:
 
 @contextmanager
 def watched(uuid: str) -> Iterator[Callable[[], list[Disturbance]]]:
-    """Yield a function that returns what spoils times on this GPU: slowed down, used by others, not known.
+    """Yield a function that returns the disturbances of times on this GPU: slowed down, used by others, not known.
 
     Call it while the GPU works on the timed code: an idle one is never too hot. NVML is opened beforehand, which takes
     longer than many a call.

@@ -1,4 +1,4 @@
-"""What the ranks of a job let each other know: where each of them is, and how a phase of a test has ended there."""
+"""The messages between the ranks of a job: where each of them is, and how a phase of a test has ended there."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class PhaseOfTest(Struct, frozen=True):
 
 
 class RankStatus(Struct, frozen=True, kw_only=True):
-    """What a rank announces of itself."""
+    """The status that a rank announces."""
 
     count: int
     """How often it has done so: no two signs of life are alike."""
     phase: PhaseOfTest | None
     """Where it is; None in no test."""
     label: str | None
-    """What it measures there."""
+    """The label of its measurement there."""
     goal: Goal
     process: RankProcess
 
@@ -55,7 +55,7 @@ class SignOfLife(NamedTuple):
 
     @property
     def status(self) -> RankStatus | None:
-        """What the rank announced of itself; None before it announced anything."""
+        """The status that the rank announced; None before it announced any."""
         return convert(json.loads(self.text), RankStatus) if self.text else None
 
 

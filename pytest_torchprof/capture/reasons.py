@@ -104,7 +104,7 @@ def _error_at_initializing() -> str | None:
 
 
 def _driver_of_this_machine() -> GpuDriver | None:
-    """Return this machine's GPU driver, whether torch can use it or not; None without one."""
+    """Return this machine's GPU driver, whether torch can use it or not; None if there is none."""
     with suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         return GpuDriver.NVIDIA
@@ -136,7 +136,7 @@ def of_ourselves(error: Exception) -> Reason:
 
 
 def line_of_error(error: BaseException) -> str:
-    """Return the first line of an error's text, or its type without one, cut off: torch's may be a page long."""
+    """Return the first line of an error's text, or else its type, cut off: torch's may be a page long."""
     line = first_line(str(error)).strip(" .") or type(error).__name__
     # torch's question before the number of an unexpected error is meant for its own users.
     line = re.sub(r"^Unexpected error from .*?(?=Error \d+: )", "", line)

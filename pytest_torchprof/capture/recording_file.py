@@ -46,7 +46,7 @@ _NAME = re.compile(_NAME_KEY + rb"\s*(" + _STRING + rb")")
 
 
 def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadata:
-    """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing.
+    """Write the session's recording to `path`, with `metadata` under its `torchprof` key; all of it or nothing.
 
     Returns what was written under the key: `metadata`, with what only the exported trace shows.
     """
@@ -75,7 +75,7 @@ def _settle_marks(path: Path, *, keep: bool) -> None:
 
 
 def replace_metadata(path: Path, metadata: Metadata) -> None:
-    """Replace what the recording at `path` has under its `torchprof` key by `metadata`; all of it or nothing."""
+    """Replace the value under the `torchprof` key of the recording at `path` by `metadata`; all of it or nothing."""
     with replacing(path) as unfinished, unfinished.open("w+b") as file:
         # The key is the last of the file, and alone on its line: text in JSON has no line ends.
         trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())

@@ -154,7 +154,7 @@ class Session:
 
     @property
     def captured_graphs(self) -> tuple[CapturedGraph, ...] | None:
-        """What is known of the captures of the graphs that the measured calls replayed; None if nothing is."""
+        """The known captures of the graphs that the measured calls replayed; None if none is known."""
         return self._beside.captured_graphs(self.replays)
 
     @property

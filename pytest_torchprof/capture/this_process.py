@@ -1,4 +1,4 @@
-"""What a process has seen of its profiler sessions, and the one session that holds a thread which it cannot leave."""
+"""The experience of a process with its profiler sessions, and the one that holds a thread which it cannot leave."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ NO_USES: Final = CacheUses(**dict.fromkeys(CacheUses.__struct_fields__, _NONE))
 
 def uses_so_far(triton: Path | None) -> CacheUses:
     """Return the uses in this process so far; ``triton`` is the folder of Triton's cache, None if others use it."""
-    return CacheUses(triton=_of_triton(triton), **{name: _use(counter) for name, counter in _COUNTERS.items()})
+    return CacheUses(triton=_triton_use(triton), **{name: _use(counter) for name, counter in _COUNTERS.items()})
 
 
 def uses_between(before: CacheUses, now: CacheUses) -> CacheUses:
@@ -91,7 +91,7 @@ def _is_kept(module: str, name: str) -> bool:
         return False
 
 
-def _of_triton(folder: Path | None) -> CacheUse:
+def _triton_use(folder: Path | None) -> CacheUse:
     """Return how many kernels were compiled, in any process: each leaves one file that names its parts.
 
     Triton reports its hits only to a listener in its own process, and Inductor compiles in others.

@@ -177,7 +177,7 @@ _RESUME = re.compile(r"__resume_at_(\d+)_\d+")
 
 
 def lines_of_breaks(code: CodeType, generated: CodeType) -> set[int]:
-    """Return the lines at which generated code hands over to the code after a graph break; empty without one.
+    """Return the lines at which generated code hands over to the code after a graph break; empty if there are none.
 
     The names of the resume functions hold the offset in the bytecode to go on from, so the break is at that line or at
     the line of the instruction before.
@@ -284,14 +284,14 @@ def _owner_being_compiled(code: CodeType) -> object:
 
 
 def _enclosed(code: CodeType, cells: Sequence[Any]) -> object:
-    """Return the function that a wrapper of the usual form encloses, by its closure; None without one."""
+    """Return the function that a wrapper of the usual form encloses, by its closure; None if there is none."""
     if "fn" not in code.co_freevars or len(cells) != len(code.co_freevars):
         return None
     return cells[code.co_freevars.index("fn")].cell_contents
 
 
 def owner_of(function: object) -> object:
-    """Return what a function encloses if it is torch.compile's wrapper, else None."""
+    """Return the object that a function encloses if it is torch.compile's wrapper, else None."""
     code = getattr(function, "__code__", None)
     if code is None or not is_wrapper(CodeLine.of(code)):
         return None

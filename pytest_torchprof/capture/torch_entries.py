@@ -30,7 +30,7 @@ def why_nothing_compiles() -> AnySetting | None:
 
 
 def _mode_without_compiling() -> str | None:
-    """Return the name of the dispatch mode in force that lets Dynamo leave frames alone; None without one."""
+    """Return the name of the dispatch mode in force that lets Dynamo leave frames alone; None if there is none."""
     modes_in_force = getattr(import_module("torch.utils._python_dispatch"), "_get_current_dispatch_mode_stack", tuple)
     for mode in modes_in_force():
         if not any(getattr(mode, name, bool)() for name in ("is_infra_mode", "ignore_compile_internals")):

@@ -90,7 +90,7 @@ class _Captures:
                 self.of[graph] = replace(known, graphs=(*known.graphs, number.value))
 
     def captured_anew(self, graph: Any) -> None:
-        """Forget what was captured into it before."""
+        """Forget the captures into it before."""
         self.of.pop(graph, None)
 
     def module(self, module: Any) -> str:
@@ -168,7 +168,7 @@ def _captures() -> _Captures | None:
 
 
 def captured(graphs: Iterable[Any]) -> tuple[CapturedGraph, ...] | None:
-    """Return what is known of the nodes of graphs, for those graphs of which anything is known; None if none."""
+    """Return the known captures of these graphs, of those that have one; None if none has."""
     known = _captures()
     captures = () if known is None else filter(None, map(known.of.get, graphs))
     return _renumbered(sorted(captures, key=lambda graph: graph.graphs)) or None
@@ -313,7 +313,7 @@ class _Watch:
         return tuple(reversed(modules)), quote_mark(line)
 
     def finish(self, graph: int) -> CapturedGraph | None:
-        """Return what is known of the captured graph's nodes; None if some of them are not known."""
+        """Return the captured graph with its nodes; None if some of them are not known."""
         try:
             self._graph, self._ended = graph, True
             self._reporting.__exit__(None, None, None)

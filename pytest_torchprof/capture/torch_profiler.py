@@ -151,7 +151,7 @@ def forget_running_profiler() -> None:
 
 
 def stop(profiler: _KinetoProfile) -> Exception | None:
-    """Stop a session, and return the GPU's error from the wait with which torch begins that; None without one."""
+    """Stop a session, and return the GPU's error from the wait with which torch begins that; None if there is none."""
     try:
         profiler.stop_trace()
     except BaseException as error:

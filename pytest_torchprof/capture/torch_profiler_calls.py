@@ -1,4 +1,4 @@
-"""What else calls torch's profiler meanwhile: by which lines it is started, or its recording switched off.
+"""The other calls of torch's profiler meanwhile: the lines that start it, or switch its recording off.
 
 Run with torch 2.10.0, 2.13.0 and 2.15.0 on Python 3.11.
 """

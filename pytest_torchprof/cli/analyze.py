@@ -109,7 +109,7 @@ def _analyze_ranks(arguments: Namespace) -> int:
 
 
 def _own_findings(job: Job, ranks: Sequence[int], device: str | None) -> dict[int, Finding]:
-    """Return what stands out in the recordings of these ranks, besides communication, which all ranks together show."""
+    """Return the first finding of each of these ranks besides communication, which all ranks together show."""
     from pytest_torchprof.findings import find  # noqa: PLC0415 - importing them takes long
     from pytest_torchprof.findings.catalogue.ranks import ExposedCommunication  # noqa: PLC0415 - as above
 

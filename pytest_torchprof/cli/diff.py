@@ -29,7 +29,7 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 
 class _Tests(NamedTuple):
-    """What became of tests that have entries in baselines."""
+    """The comparisons of tests that have entries in baselines."""
 
     comparisons: Mapping[str, Comparison]
 
@@ -44,7 +44,7 @@ class _Tests(NamedTuple):
 
 
 class _Folders(NamedTuple):
-    """What became of the recordings of the same tests in two folders."""
+    """The comparisons of the recordings of the same tests in two folders."""
 
     comparisons: Mapping[str, Comparison]
     """Of those that are measured on both sides, the costliest difference first."""
@@ -126,17 +126,17 @@ def _compare(arguments: Namespace) -> _Compared:
 
         raise UsageError.because(FolderAndFile(str(first if first.is_dir() else second)))
     if first.is_dir():
-        return _of_folders(first, second, device, every=every)
+        return _compared_folders(first, second, device, every=every)
     kinds = [_is_baseline(path) for path in (first, second)]
     if all(kinds):
         if device:
             from pytest_torchprof.reasons.command_line import DeviceNotAsked, SaysDevice  # noqa: PLC0415 - only a mistake needs it
 
             raise UsageError.because(DeviceNotAsked(SaysDevice.BASELINE))
-        return _of_baselines(first, second, every=every)
+        return _compared_baselines(first, second, every=every)
     if any(kinds):
-        return _of_recording_and_baseline(first, second, device, baseline_first=kinds[0], every=every)
-    comparison, lines = _of_recordings(first, second, device, every=every)
+        return _compared_with_baseline(first, second, device, baseline_first=kinds[0], every=every)
+    comparison, lines = _compared_recordings(first, second, device, every=every)
     return _Compared(comparison.kernels_differ, comparison, lines)
 
 
@@ -156,7 +156,7 @@ def _diff_ranks(arguments: Namespace) -> int:
     lines: list[str] = []
     for rank, before in sorted(first.items()):
         try:
-            comparison, of_rank = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
+            comparison, of_rank = _compared_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
         except NotMeasured as problem:
             from pytest_torchprof.reasons.composed import OfRank  # noqa: PLC0415 - only what is not measured needs it
 
@@ -195,7 +195,7 @@ def summary_of(comparison: Comparison) -> str:
     return {"new": "only in the second", "gone": "only in the first"}.get(comparison.verdict) or comparison.summary
 
 
-def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
+def _compared_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
     from pytest_torchprof.baseline import read  # noqa: PLC0415 - imported where it is used
 
     return _by_test(differences(read(first).entries, read(second).entries), every=every)
@@ -212,7 +212,7 @@ def _by_test(comparisons: Mapping[str, Comparison], *, every: bool) -> _Compared
     return _Compared(differ, _Tests(comparisons), lines or ["no tests in either baseline file"])
 
 
-def _of_recording_and_baseline(
+def _compared_with_baseline(
     first: Path, second: Path, device: str | None, *, baseline_first: bool, every: bool
 ) -> _Compared:
     """Compare a recording with its test's entry: by kernels, numbers, and times by family."""
@@ -237,14 +237,14 @@ def _of_recording_and_baseline(
     return _by_test(differences(kept, measured) if baseline_first else differences(measured, kept), every=every)
 
 
-def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:
+def _compared_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:
     """Compare the recordings of the same tests; two of them are in memory at a time."""
     before, after = (_tests_in(folder, device) for folder in (first, second))
     compared: dict[str, tuple[Comparison, list[str]]] = {}
     unmeasured: dict[str, NotMeasured] = {}
     for name in sorted(before.keys() & after.keys()):
         try:
-            compared[name] = _of_recordings(before[name], after[name], device, every=every, indent=2)
+            compared[name] = _compared_recordings(before[name], after[name], device, every=every, indent=2)
         except NotMeasured as problem:
             unmeasured[name] = problem
     alone = {"first": sorted(before.keys() - after.keys()), "second": sorted(after.keys() - before.keys())}
@@ -283,7 +283,7 @@ def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
     return paths
 
 
-def _of_recordings(
+def _compared_recordings(
     first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0
 ) -> tuple[Comparison, list[str]]:
     """Return how two recordings compare, and the lines about it; ``indent`` is how far the lines will be moved."""

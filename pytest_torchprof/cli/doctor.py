@@ -68,7 +68,7 @@ def _write_at_once(lines: list[str]) -> None:
 
 
 def _progress(name: str) -> None:
-    """Show on a terminal what is being checked, in a line that disappears again."""
+    """Show the current check on a terminal, in a line that disappears again."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[Klooking at {name} ..." if name else "\r\033[K")
         sys.stderr.flush()

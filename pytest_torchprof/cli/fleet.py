@@ -245,7 +245,7 @@ def _drive(
 
 
 def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: int) -> int:
-    """Say what a run has come to; return the exit status."""
+    """Write the outcome of a run; return the exit status."""
     from pytest_torchprof.fleet.summary import summed  # noqa: PLC0415
     from pytest_torchprof.fleet.summary_text import Examples, summary_lines  # noqa: PLC0415
 
@@ -390,7 +390,7 @@ _NAMED: Final = 3
 
 
 def _note_changes(frozen: FrozenList, arguments: Namespace, elsewhere: Elsewhere) -> None:
-    """Say what the sources have now that the list has not."""
+    """Write which files the sources have now that the list has not."""
     from pytest_torchprof.fleet.listed import address_of  # noqa: PLC0415
     from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
 

@@ -158,7 +158,7 @@ def _report(arguments: Namespace) -> int:
 
 
 def _keys(asked: Iterable[str], frozen: FrozenList) -> tuple[str, ...]:
-    """Return what files are grouped by; UsageError for what none of them can have."""
+    """Return the keys that files are grouped by; UsageError for a key that none of them can have."""
     from pytest_torchprof.fleet.rows import RULE, USUAL  # noqa: PLC0415
 
     keys = tuple(dict.fromkeys(asked)) or USUAL

@@ -91,7 +91,7 @@ def _accept(arguments: Namespace) -> int:
 
 
 class _Subject(Struct, frozen=True):
-    """What can be accepted or remarked on under one id."""
+    """The subject that can be accepted or remarked on under one id."""
 
     parts: frozenset[str]
     """The ids of its changes, or of its steps of times."""

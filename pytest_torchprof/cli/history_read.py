@@ -1,4 +1,4 @@
-"""What the commands of a history read: its records and notes, of which those not to be believed are named."""
+"""The reading of histories for commands: records and notes; those not to be believed are named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.history.newest import newest_was_due
+from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.history.reading_beside import read_many
@@ -27,7 +27,7 @@ from pytest_torchprof.text.suggestions import choices_like
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.against.git import Repository
     from pytest_torchprof.cli import Parser
@@ -62,7 +62,7 @@ def day(text: str) -> datetime:
 
 
 def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
-    """Return the runs of the branch that is asked for, and their series; what is refused is named."""
+    """Return the runs of the branch that is asked for, and their series; refused records are named."""
     store = store_that_is_there(arguments.store)
     repository = _repository(arguments)
     reader = RunReader()
@@ -86,7 +86,22 @@ def _due(branch: BranchRuns, repository: Repository | None) -> BranchRuns:
     """Return a branch that says whether whoever asks was to measure its newest commit."""
     if repository is None or not branch.ahead:
         return branch
-    return replace(branch, newest_was_due=newest_was_due(branch, repository.head, os.environ))
+    return replace(branch, newest_was_due=_newest_was_due(branch, repository.head, os.environ))
+
+
+def _newest_was_due(branch: BranchRuns, head: str | None, variables: Mapping[str, str]) -> bool:
+    """Whether a job of CI asks that has checked out the newest commit, which no run has measured, though it was to.
+
+    It was to where the same event of the same CI service has left the newest run of CI: a nightly run and one of
+    another service measure at another time, and whoever asks from a clone of their own is ahead of CI.
+
+    ``head``: the commit that is checked out. ``variables``: the environment variables of whoever asks.
+    """
+    event, job = ci_job(variables)
+    if job is None or not branch.ahead or branch.ahead[-1] != head:
+        return False
+    newest = next((run for run in reversed(branch.runs) if run.ci is not None), None)
+    return newest is not None and newest.ci is not None and (newest.event, newest.ci.provider) == (event, job.provider)
 
 
 def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
@@ -100,7 +115,7 @@ def read_test(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
             if (read := _asked(arguments, tables)) is not None:
                 return read
     branch, all_series = read_branch(arguments)
-    if not (own := _of_test(branch, all_series, arguments.test)):
+    if not (own := _series_of_test(branch, all_series, arguments.test)):
         raise no_such_test(arguments.test, {series.key.test for series in all_series})
     return branch, own
 
@@ -121,11 +136,11 @@ def _asked(arguments: Namespace, tables: TestTables) -> tuple[BranchRuns, list[S
     if runs is None or not names:
         return None
     branch = _due(branch_runs(runs.runs, runs.kernels, arguments.branch, repository, notes), repository)
-    own = _of_test(branch, series_of(branch), arguments.test)
+    own = _series_of_test(branch, series_of(branch), arguments.test)
     return (branch, own) if own else None
 
 
-def _of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> list[Series]:
+def _series_of_test(branch: BranchRuns, all_series: Sequence[Series], test: str) -> list[Series]:
     """Return the series of one test."""
     name = branch.notes.name_now(test)
     return [series for series in all_series if series.key.test == name or series.key.name == test]
@@ -145,7 +160,7 @@ def store_that_is_there(where: Where) -> Store:
 
 
 def believed(records: Iterable[Read | BadRecord], refused: list[BadRecord] | None = None) -> Iterator[Read]:
-    """Yield what can be believed, and name on standard error what cannot, which is added to ``refused``."""
+    """Yield the records that can be believed; name the others on standard error, and add them to ``refused``."""
     bad = [] if refused is None else refused
     for record in records:
         if isinstance(record, BadRecord):

@@ -73,10 +73,10 @@ _ALWAYS_KNOWN: Final = frozenset({"name", "library", "count", "calls", "kernels"
 
 def of_columns(columns: Iterable[RowColumn]) -> dict[str, Schema]:
     """Return the fields of a kind of rows, as its columns have them."""
-    return {column.key: _of_column(column) for column in columns if column.json}
+    return {column.key: _column_schema(column) for column in columns if column.json}
 
 
-def _of_column(column: RowColumn) -> Schema:
+def _column_schema(column: RowColumn) -> Schema:
     if column.key in _OF_KEY:
         return _OF_KEY[column.key]
     value = _BY_UNIT[column.unit]

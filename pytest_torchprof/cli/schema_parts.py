@@ -1,4 +1,4 @@
-"""What JSON schemas are made of."""
+"""The parts of JSON schemas."""
 
 from __future__ import annotations
 

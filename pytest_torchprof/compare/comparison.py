@@ -99,7 +99,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, if they are not the steps with most kernels."""
     sides: Sides = TWO_FILES
-    """What the two measurements are called."""
+    """The names of the two measurements."""
     sampled: tuple[bool, bool] = (False, False)
     """On which sides the GPU's units were sampled, at locked clocks; if on any, times are not compared."""
 
@@ -161,7 +161,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> str:
-        """What a comparison of recordings comes to: its first large change of a number, else how kernels differ."""
+        """The gist of a comparison of recordings: its first large change of a number, else how kernels differ."""
         large, _ = large_and_small(self.changes)
         return number_lines(large, self.cost)[0] if large else self.words
 
@@ -219,7 +219,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return (f"  {VARIED}{'; '.join([*moved, *where])}",) if moved or where else ()
 
     def varied_figures(self) -> tuple[str, ...]:
-        """Return what varies from run to run and gates nothing, each number by itself, the most important first."""
+        """Return the figures that vary from run to run and gate nothing, a number each, the most important first."""
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         return (*moved, *family_words.family_times(self.families))
 
@@ -255,7 +255,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """Return the lines of each change; kernels that other software renamed in the same way share one."""
         blocks: list[list[DifferenceLine]] = []
         renames: Counter[tuple[str, str]] = Counter()
-        for alike in _of_same_places(self.kernels):
+        for alike in _grouped_by_place(self.kernels):
             for change in alike:
                 if change.kind == "renamed" and self.environment is not None:
                     (was,), (now,) = change.before, change.after
@@ -276,7 +276,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return {**to_builtins(self), "changes": changes, **more}
 
 
-def _of_same_places(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
+def _grouped_by_place(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:
     """Yield the changes, those together that follow each other and whose kernels are launched at the same places."""
     for launched, alike in groupby(changes, lambda change: change.launched):
         if launched is not None and launched.is_sure:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BeforeAndAfter:
-    """What takes time on either side of a comparison."""
+    """The time that something takes on either side of a comparison."""
 
     __slots__ = ()
     time_us: tuple[float, float]
@@ -118,7 +118,7 @@ def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> 
 
 def _families(before: Calls, after: Calls) -> tuple[Shift, ...]:
     every = sorted({_family(kernel) for kernel in (*before, *after)})
-    return costliest_first([_shift(*(_of_family(side, family) for side in (before, after))) for family in every])
+    return costliest_first([_shift(*(_calls_of_family(side, family) for side in (before, after))) for family in every])
 
 
 def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Spent]:
@@ -143,7 +143,7 @@ def _family(kernel: KernelRecord) -> str:
     return kernel.family or FAMILY_NOT_KNOWN
 
 
-def _of_family(side: Calls, family: str) -> Calls:
+def _calls_of_family(side: Calls, family: str) -> Calls:
     return {kernel: calls for kernel, calls in side.items() if _family(kernel) == family}
 
 

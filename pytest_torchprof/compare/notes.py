@@ -1,4 +1,4 @@
-"""What is to be known of a comparison beside its changes: another device or software, locked clocks, an edited test."""
+"""The notes on a comparison beside its changes: another device or software, locked clocks, an edited test."""
 
 from __future__ import annotations
 

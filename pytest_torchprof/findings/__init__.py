@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import
 
 
 def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
-    """Return what the rules find: about the recording first, then by the time that could be saved.
+    """Return the findings of the rules: about the recording first, then by the time that could be saved.
 
     Lines of the user's code that only a repeat with stacks knows are added. There are no findings where kernels are
     hidden, and none by a rule of another plugin that fails.
@@ -67,7 +67,7 @@ def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ..
 
 
 def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
-    """Return what the rules find, and for each rule of another plugin that failed the reason, by the rule's code.
+    """Return the findings of the rules, and for each rule of another plugin that failed the reason, by the rule's code.
 
     The findings travel without their events, which say nothing where the recording is not at hand.
     """
@@ -75,7 +75,7 @@ def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Findi
 
 
 def find_with_events(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
-    """Return what the rules find, as `find` does, each with its events in the recording."""
+    """Return the findings of the rules, as `find` does, each with its events in the recording."""
     return _find(analysis, rules, lambda finding: finding)[0]
 
 

@@ -163,7 +163,7 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
 
 
 def _cold_events(analysis: Analysis, seen: _Cold) -> Events:
-    """Return what was done once, the first step if it is long, and the range whose first call came late."""
+    """Return the events of what was done once, of a long first step, and of the range whose first call came late."""
     trace, work = analysis.trace, analysis.gpu_work
     first_step = events_of_steps(trace, [analysis.steps[0].name] if seen.get("first_step_us") else [])
     late = [span for name in (seen.get("entered"),) if name is not None for span in trace.ranges(name)[:1]]

@@ -1,4 +1,4 @@
-"""What a finding is, and what makes findings: rules, with thresholds and with what a recording must hold."""
+"""The base of findings, and of the rules that make them, with thresholds and with what a recording must hold."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         SENTENCE: ClassVar[str]
     REMEDY = ""
     ACTION = ""
-    """What to do, in the room of a line; empty where the remedy is as short."""
+    """The remedy in the room of a line; empty where the remedy is as short."""
     SEVERITY: ClassVar[Severity] = "warning"
 
     saves_us: float = 0.0
@@ -83,22 +83,22 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """The name of its kind."""
         return self.TITLE
 
     @property
     def message(self) -> str:
-        """What is the matter."""
+        """The statement of the problem."""
         return self.words(self.SENTENCE)
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice on what to do about it."""
         return self.words(self.REMEDY)
 
     @property
     def action(self) -> str:
-        """What to do about it first, in the room of a line."""
+        """The first thing to do about it, in the room of a line."""
         return self.words(self.ACTION) or self.remedy
 
     @property
@@ -159,7 +159,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
 
 
 class NamesKernels:
-    """What names kernels and the operators behind them is about these."""
+    """The kernels that a finding is about, and the operators behind them."""
 
     __slots__ = ()
     kernels: tuple[str, ...]
@@ -180,7 +180,7 @@ class OfKernels(NamesKernels, Finding, frozen=True, kw_only=True, tag="of-kernel
     """The share of the window in which one of them ran."""
     count: int
     kernels: tuple[str, ...]
-    """What they are called, the longest time first, at most five names."""
+    """The names of the kernels, the longest time first, at most five."""
     ops: tuple[str, ...]
     """The operators that launched them, in the same order, at most five."""
 
@@ -220,7 +220,7 @@ class Threshold(Struct, frozen=True, eq=False):
 
 
 class Need(Struct, frozen=True, eq=False):
-    """What a recording must hold for a rule to decide."""
+    """A fact that a recording must hold for a rule to decide."""
 
     missing: Reason
     """The reason that is given where the recording lacks it."""
@@ -267,7 +267,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         return next((reason for reason in reasons if reason is not None), None)
 
     def look(self, analysis: Analysis) -> Iterable[Finding]:
-        """Return what the rule finds."""
+        """Return the rule's findings."""
         if not self.thresholds:
             return self.find(analysis)
         values = {threshold: self.changed.get(threshold, threshold.value) for threshold in self.thresholds}
@@ -345,7 +345,7 @@ def need_known_kernels(
 
 
 class Operations(NamedTuple):
-    """Those of which something is so, and those of which it is not known, each in their order."""
+    """The operations of which something is so, and those of which it is not known, each in their order."""
 
     yes: Sequence[int]
     not_known: Sequence[int]

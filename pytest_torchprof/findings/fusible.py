@@ -108,7 +108,7 @@ def launched_by_optimizer(analysis: Analysis, kernels: Iterable[int]) -> list[in
 
 
 def saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
-    """Return what fusing these chains could save, in microseconds."""
+    """Return the time that fusing these chains could save, in microseconds."""
     # The time of one kernel remains of a fused chain: it reads the inputs and writes the result once.
     start, end = analysis.trace.gpu.start, analysis.trace.gpu.end
     took_ns = ([end[i] - start[i] for i in chain] for chain in chains)
@@ -143,7 +143,7 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
             sized = zip(map(size, members), members, strict=True)
             for (none, *_), alike in groupby(sized, key=lambda pair: (pair[0] == 0, stream[pair[1]], process[pair[1]])):
                 if not none:
-                    yield from (chain for chain in _of_one_size(alike) if len(chain) >= least)
+                    yield from (chain for chain in _one_size_runs(alike) if len(chain) >= least)
 
 
 def _runs(in_question: bytes, least: float) -> Iterator[slice]:
@@ -156,7 +156,7 @@ def _runs(in_question: bytes, least: float) -> Iterator[slice]:
         first = marks.find(row, end)
 
 
-def _of_one_size(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:
+def _one_size_runs(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:
     """Yield runs of kernels that may have one size; kernels of unknown size between two sizes belong to both runs."""
     chain: list[int] = []
     known: int | None = None

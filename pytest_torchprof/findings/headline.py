@@ -49,9 +49,9 @@ def headline_of(analysis: Analysis) -> Headline:
     if (reason := analysis.doubt or analysis.kernels_unknown) is not None:
         return NotMeasuredHeadline(reason=portable(reason))
     if not analysis.trace.device_kind.has_launches:
-        return _of_cpu(analysis)
+        return _headline_of_cpu(analysis)
     if not analysis.gpu_work.gpu_ops or analysis.gpu_work.window_us <= 0:
-        return _of_nothing(analysis)
+        return _headline_of_nothing(analysis)
     work = analysis.gpu_work
     idle, alone = work.idle_share, _communicating_share(analysis)
     if idle >= max(MUCH, alone):
@@ -138,7 +138,7 @@ def _longest_gap(work: GpuWork) -> tuple[int, int, int]:
 
 
 def _longest_not_set_up(work: GpuWork) -> tuple[int, int, int]:
-    """Return the longest gap that went into something else than what is done only once; without one the longest."""
+    """Return the longest gap that went into something else than one-time work; if there is none, the longest gap."""
     gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
     gaps.sort(key=_length, reverse=True)
     return next((gap for gap in gaps if not _is_set_up(work, gap)), gaps[0])
@@ -155,12 +155,12 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
-    """Whether most of a gap went into what is done only once."""
+    """Whether most of a gap went into one-time work."""
     return intervals.length_within(intervals.span(*gap[:2]), work.set_up.spans) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
-    """Return what went on during most of a gap beside an operation; None if no event shows it."""
+    """Return the activity that filled most of a gap beside an operation; None if no event shows one."""
     spent: dict[Meanwhile, Spans] = {
         "set_up": analysis.gpu_work.set_up.spans,
         "recaptured": recaptures(analysis),
@@ -268,7 +268,7 @@ def _name_of(analysis: Analysis, gpu_op: int) -> str:
     return launching.decoded(gpu_op).short if trace.gpu.kind[gpu_op] == KERNEL else trace.names[trace.gpu.name[gpu_op]]
 
 
-def _of_nothing(analysis: Analysis) -> Headline:
+def _headline_of_nothing(analysis: Analysis) -> Headline:
     trace, work, ops = analysis.trace, analysis.gpu_work, analysis.trace.ops
     roots = [i for i in work.outermost if trace.step_at(ops.start[i]) >= 0]
     of_gpu = trace.device_kind.has_launches
@@ -284,7 +284,7 @@ def _of_nothing(analysis: Analysis) -> Headline:
     )
 
 
-def _of_cpu(analysis: Analysis) -> Headline:
+def _headline_of_cpu(analysis: Analysis) -> Headline:
     trace, ops, launching = analysis.trace, analysis.trace.ops, analysis.launching
     computing = [op for part in launching.parts for op in part.operators]
     window = intervals.span(trace.steps[0].start_ns, max(step.end_ns for step in trace.steps))
@@ -294,7 +294,7 @@ def _of_cpu(analysis: Analysis) -> Headline:
         spent[trace.names[ops.name[op]]] += ops.end[op] - ops.start[op]
     (name, ns), *_ = spent.most_common(1) or [("", 0)]
     if not ns or window_us <= 0:
-        return _of_nothing(analysis)
+        return _headline_of_nothing(analysis)
     longest = max(
         (op for op in computing if trace.names[ops.name[op]] == name), key=lambda op: ops.end[op] - ops.start[op]
     )

@@ -83,7 +83,7 @@ _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1
 _ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::_addmm_activation")
 
 
-def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group], float]:
+def _products_of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group], float]:
     """Return the products and convolutions that compute in a type, and their time, if that is enough for a finding.
 
     A kernel that only prepares them, such as a conversion of the layout, computes in no type.
@@ -95,7 +95,7 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 
 def _need_types(dtype: str, least: Threshold, *families: str) -> Need:
-    """Return what has to hold so that products of unknown type cannot make a finding about this type."""
+    """Return the need that holds where products of unknown type cannot make a finding about this type."""
     return need_known_kernels(
         TypesOfSomeUnknown(dtype),
         partial(_may_compute_in, dtype=dtype),
@@ -128,7 +128,7 @@ def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
 
 def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[str]) -> _SlowType | None:
     """Return the facts about products in a type, None if they are not enough for a finding."""
-    work, (products, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
+    work, (products, spent) = analysis.gpu_work, _products_of_type(analysis, dtype, least)
     if not products:
         return None
     known = [gain for other in faster if (gain := peak_ratio(analysis.trace, other, dtype)) is not None]
@@ -154,7 +154,7 @@ def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
 
 
 def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
-    """Return what computes in fp32 because TF32 is not allowed, as far as settings and kernels show."""
+    """Return the families that compute in fp32 because TF32 is not allowed, as far as settings and kernels show."""
     if not has_tf32(analysis.trace):
         return ()
     work, metadata = analysis.gpu_work, analysis.trace.metadata

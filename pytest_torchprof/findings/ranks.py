@@ -32,7 +32,7 @@ def find_in_job(job: Job) -> tuple[Finding, ...]:
 
 
 def cause_of(job: Job) -> str:
-    """Return what the time in collectives goes into, such as "skew-bound: ranks wait for each other"."""
+    """Return the cause of the time in collectives, such as "skew-bound: ranks wait for each other"."""
     return ExposedCommunication.CAUSES[job.kind]
 
 
@@ -94,7 +94,7 @@ def _exposed(job: Job) -> Iterator[ExposedCommunication]:
 
 
 def seen_in_job(finding: ExposedCommunication, job: Job) -> ExposedCommunication:
-    """Return what one rank's recording shows of its communication with what all ranks together say of the causes."""
+    """Return the finding on one rank's communication, with the causes that all ranks together show."""
     return replace(finding, **_causes(job))
 
 
@@ -144,7 +144,7 @@ def _why_not_alike(job: Job) -> Reason | None:
 
 
 class _OfJob(Need, frozen=True, eq=False, kw_only=True):
-    """What the recordings of all ranks together must hold."""
+    """A fact that the recordings of all ranks together must hold."""
 
     why: Callable[[Job], Reason | None]
 

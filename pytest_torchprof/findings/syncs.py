@@ -247,7 +247,7 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
 
 
 def _cause(chain: tuple[str, ...], *, to_gpu: bool, to_cpu: bool) -> WaitedFor:
-    """Return what the innermost operator of a chain waits for, which copied in these directions."""
+    """Return the kind of wait of the innermost operator of a chain, which copied in these directions."""
     if not _COUNTING.isdisjoint(chain):
         return "masks"
     if chain[-1:] and chain[-1] in _COPYING:

@@ -1,4 +1,4 @@
-"""Findings about what limits the speed: a GPU that waits for the host, or one that is always busy."""
+"""Findings about the bounds of the speed: a GPU that waits for the host, or one that is always busy."""
 
 from __future__ import annotations
 

@@ -98,12 +98,12 @@ def fetch_to(file: Listed, path: Path) -> None:
 
 
 def _name(file: Listed) -> str:
-    """Return a name whose ending says what the file is."""
+    """Return a name whose ending says which kind of file it is."""
     return Path(file.url.partition("?")[0] if file.member is None else file.member).name or "recording"
 
 
 def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
-    """Return what is wrong with a file that its store does not give."""
+    """Return the error for a file that its store does not give."""
     if is_missing(problem):
         was_there = file.size is not None or file.etag is not None
         return UnreadableRecording.of((GoneSinceListed if was_there else NothingAtAddress)(file.shown), file.name)

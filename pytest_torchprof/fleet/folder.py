@@ -38,7 +38,7 @@ JOBS: Final = "jobs.jsonl"
 
 
 class FrozenList(Struct, frozen=True, kw_only=True):
-    """What a run judges, and by what: written once, before anything is judged."""
+    """The files and limits of a run: written once, before anything is judged."""
 
     schema: int = SCHEMA
     version: str

@@ -1,4 +1,4 @@
-"""What files have in common: those of one group, those with one finding, those that should launch the same kernels."""
+"""The groups of files: of one key, of one finding, and of those that should launch the same kernels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FileGroup:
                 values.append(value)
 
     def row(self, value: str | None) -> GroupRow:
-        """Return it as a row; ``value``: what its files have in common."""
+        """Return it as a row; ``value``: the value that its files share."""
         summary = self._tally.summary()
         return GroupRow(
             value=value,
@@ -87,7 +87,7 @@ class Alike(Struct):
     """Name, path and member by structure."""
 
     def see(self, structure: str, name: str, url: str, member: str | None) -> None:
-        """Add a file by what it launches."""
+        """Add a file by its launches."""
         self.members.setdefault(structure, []).append((name, url, member))
 
     @property

@@ -41,10 +41,10 @@ class JobsSummary(Struct, frozen=True, kw_only=True):
 
 
 class JobName(Struct, frozen=True, order=True, omit_defaults=True):
-    """What the recordings of one job have in common."""
+    """The name that the recordings of one job share."""
 
     run: str = ""
-    """What its launcher called the run; empty where the recordings do not say so."""
+    """The launcher's name for the run; empty where the recordings do not have it."""
     folder: str = ""
     """Where the recordings lie; empty where the name of the run says enough."""
     ranks: int = 0
@@ -134,7 +134,7 @@ def _in_folder(name: JobName, files: list[RankFile], folder: str) -> tuple[JobNa
 
 
 def _together(question: Question) -> tuple[Asked, ...]:
-    """Return what is asked of all ranks together."""
+    """Return the limits that are asked of all ranks together."""
     return divided_among_ranks(asked_of(question)[1])[1]
 
 

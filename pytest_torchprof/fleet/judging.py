@@ -40,7 +40,7 @@ _FINAL: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
 
 
 class FileTask(Struct, frozen=True, kw_only=True):
-    """A file, and what is asked of it."""
+    """A file, and the question asked of it."""
 
     key: str
     """The same for the same file, question and version."""
@@ -105,7 +105,7 @@ Answers = list[bytes | Trouble]
 
 
 def judge(task: FileTask) -> bytes | Trouble:
-    """Return the record of what a file comes to, encoded; Trouble where another try may come to more."""
+    """Return the record of a file's outcome, encoded; Trouble where another try may come to more."""
     try:
         return encoded(_judged(task))
     except MemoryError:

@@ -34,11 +34,11 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     etag: str | None = None
     """The store's name for this version of it; None for a path, and if the store gives none."""
     metadata: dict[str, str] = {}
-    """What else a manifest says about it."""
+    """The further entries of a manifest about it."""
 
     @property
     def name(self) -> str:
-        """What people read: never with a password."""
+        """The name for people: never with a password."""
         return self.shown if self.member is None else f"{self.shown}: {self.member}"
 
     @property

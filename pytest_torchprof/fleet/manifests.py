@@ -69,6 +69,6 @@ def _file_of_line(manifest: str, number: int, folder: str, line: bytes) -> Liste
 
 
 def _text_of(value: msgspec.Raw) -> str | None:
-    """Return what a manifest says as text: numbers, lists and the like as JSON; None where it says nothing."""
+    """Return a manifest's value as text: numbers, lists and the like as JSON; None for null."""
     own = msgspec.json.decode(value)
     return own if own is None or isinstance(own, str) else bytes(value).decode()

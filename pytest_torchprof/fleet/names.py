@@ -1,4 +1,4 @@
-"""What the files of a list are called: by their paths below the sources, which are the same in the next run."""
+"""The names of the files of a list: their paths below the sources, which are the same in the next run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = "model"
 
 
 def names_of(files: Sequence[Listed], sources: Iterable[str]) -> dict[tuple[str, str | None], str]:
-    """Return the names of files by path and member: by what a manifest calls them, or by their paths.
+    """Return the names of files by path and member: by their names in a manifest, or by their paths.
 
     A path is that below the source; where this is the same for two files, it is the whole path for both.
     """
@@ -35,7 +35,7 @@ def names_of(files: Sequence[Listed], sources: Iterable[str]) -> dict[tuple[str,
 
 
 def model_of(metadata: Mapping[str, str], name: str) -> str | None:
-    """Return the model of a file: what a manifest says, or the folder below the source; None where it lies in none."""
+    """Return the model of a file: the manifest's entry, or the folder below the source; None where it lies in none."""
     return metadata.get(MODEL) or PurePath(name).parent.as_posix().removeprefix(".") or None
 
 

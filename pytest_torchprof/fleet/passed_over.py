@@ -45,7 +45,7 @@ class PassedOver(Struct, frozen=True):
 
 
 def passed_over(sources: Sequence[str], apart_from: str | Path, elsewhere: Elsewhere) -> PassedOver:
-    """Return what is passed over in folders and archives that are sources, apart from the folder of the run itself."""
+    """Return the entries passed over in folders and archives that are sources, apart from the run's own folder."""
     stores = [source for source in sources if is_remote(source) and not source.endswith(MANIFEST)]
     names = [*{file.address for source in stores for file in elsewhere.in_folders(source)}]
     names += _in_archives(sources)

@@ -57,7 +57,7 @@ class Records(Struct, frozen=True, kw_only=True):
             yield record
 
     def parts(self, keys: Iterable[str]) -> Iterator[RankPart]:
-        """Yield what the files of these keys have kept of their ranks."""
+        """Yield the rank's part of each file of these keys that has one."""
         for line in self.lines(keys):
             part = self.decoded(line, _PartInLine).part
             if part is not None:

@@ -158,11 +158,11 @@ class FleetReport(Struct, frozen=True, kw_only=True):
     without_majority: int
     """How many groups have several structures, none of which more than half of their files have."""
     divided: tuple[DividedGroup, ...] = ()
-    """Those groups, the largest first."""
+    """The groups without a majority, the largest first."""
     worst: tuple[WorstFile, ...]
     not_judged: tuple[NotJudged, ...]
     jobs: tuple[JobRow, ...]
-    """Those whose ranks are among the files; none while files are left."""
+    """The jobs whose ranks are among the files; none while files are left."""
 
 
 def opening(command: str, *files: tuple[str, str | None]) -> str:

@@ -52,7 +52,7 @@ class FleetRow(Struct, frozen=True, kw_only=True):
     limits_missed: tuple[str, ...]
     findings: tuple[str, ...]
     metadata: dict[str, str]
-    """What a manifest says of it besides."""
+    """The further entries of a manifest about it."""
 
 
 def row_of(record: FileRecord, name: str) -> FleetRow:
@@ -78,7 +78,7 @@ def row_of(record: FileRecord, name: str) -> FleetRow:
 
 
 def value_of(record: FileRecord, name: str, key: str) -> str | None:
-    """Return what a file has as ``key``: model, gpu, torch, rule, or what a manifest says; None if it is not known."""
+    """Return a file's value for ``key``: model, gpu, torch, rule, or a key of a manifest; None if it is not known."""
     if key == MODEL:
         return model_of(record.metadata, name)
     if key == RULE:

@@ -1,4 +1,4 @@
-"""What is asked of which file: a file of rules in TOML, and the limits of the command line."""
+"""The limits that are asked of each file: a file of rules in TOML, and the limits of the command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked of a file."""
+    """The limits that are asked of a file, and how it is read for them."""
 
     rule: str | None = None
     """The rule that says so; None of a file that has none."""
@@ -42,7 +42,7 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: tuple[str, ...] = ()
     """NAME=VALUE, those of the command line."""
     own_limits: dict[str, Any] = {}
-    """Those of the rule, as its file writes their values."""
+    """The limits of the rule, as its file writes their values."""
     thresholds: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
@@ -104,7 +104,7 @@ def _pattern(value: object) -> object:
 
 
 def question_of(file: Listed, rules: Sequence[FleetRule], limits: tuple[str, ...]) -> Question:
-    """Return what is asked of a file: by the first rule that fits it, and by the limits that hold for all.
+    """Return the question asked of a file: by the first rule that fits it, and by the limits that hold for all.
 
     A rule's limit stands in the place of one of the same name.
     """

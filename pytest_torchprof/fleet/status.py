@@ -51,7 +51,7 @@ class FleetStatus(Struct, frozen=True, kw_only=True):
     shards: tuple[ShardSoFar, ...]
     """Of each number of shards that was begun, all shards; empty where the run is not divided."""
     jobs: JobsSummary = JobsSummary()
-    """Those whose ranks are among the files; none while files are left."""
+    """The jobs whose ranks are among the files; none while files are left."""
 
 
 class _OutcomeOfResult(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The summary of a run: what its files come to together, in numbers."""
+"""The summary of a run: the joint outcome of its files, in numbers."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
     """The number of files by the reason's code."""
     quarantined_because: dict[str, int]
     jobs: JobsSummary = JobsSummary()
-    """Those whose ranks are among the files."""
+    """The jobs whose ranks are among the files."""
 
 
 class FleetTally:
-    """Counts what records come to, one after the other."""
+    """Counts the outcomes of records, one after the other."""
 
     def __init__(self, version: str) -> None:
         self.version = version

@@ -1,4 +1,4 @@
-"""What a run comes to on a terminal: its files in numbers, and the first ones of each kind."""
+"""The outcome of a run on a terminal: its files in numbers, and the first ones of each kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Examples:
         lines, blocks = list(_job_lines(job)), self.jobs[job.outcome]
         if (lines or job.missing) and len(blocks) < _MOST_SHOWN:
             below = [f"    {printable_line(line, LONGEST)}" for line in lines]
-            blocks.append([f"  {printable_line(str(job.job), LONGEST)}: {_of_ranks(job)}", *below])
+            blocks.append([f"  {printable_line(str(job.job), LONGEST)}: {_ranks_text(job)}", *below])
 
     def _note(self, blocks: list[list[str]], record: FileRecord, why: list[str]) -> None:
         if len(blocks) < _MOST_SHOWN:
@@ -65,7 +65,7 @@ class Examples:
 
 
 def summary_lines(folder: FleetFolder, summary: FleetSummary, shown: Examples) -> Iterator[str]:
-    """Yield what a run has come to, and the first files of each kind with why."""
+    """Yield the outcome of a run, and the first files of each kind with their reasons."""
     yield from census_lines(summary)
     for title, count, blocks in (
         ("missed", summary.missed, shown.missed),
@@ -113,7 +113,7 @@ def _forbidden(verdict: Verdict) -> list[AnyFinding]:
     return [line.finding for line in verdict.evidence if isinstance(line, FindingLine)]
 
 
-def _of_ranks(job: JobRecord) -> str:
+def _ranks_text(job: JobRecord) -> str:
     ranks, there = counted(job.job.ranks, "rank"), job.job.ranks - len(job.missing)
     text = f"{there:,} of {ranks}" if job.missing else ranks
     if job.files != there:

@@ -30,7 +30,7 @@ _UNKNOWN: Final = {RULE: "no rule"}
 
 
 def census_lines(summary: FleetSummary, left: int = 0) -> list[str]:
-    """Return what became of the files, in numbers that add up; ``left``: how many of them have no record yet."""
+    """Return the outcome of the files, in numbers that add up; ``left``: how many of them have no record yet."""
     listed = (
         f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
         f"{summary.quarantined:,} quarantined{f', {left:,} left' if left else ''}"
@@ -43,7 +43,7 @@ def census_lines(summary: FleetSummary, left: int = 0) -> list[str]:
 
 
 def jobs_line(jobs: JobsSummary) -> str:
-    """Return what became of the jobs, in numbers that add up."""
+    """Return the outcome of the jobs, in numbers that add up."""
     return (
         f"{counted(jobs.listed, 'job')} of several ranks: {jobs.hold:,} hold, {jobs.missed:,} missed, "
         f"{jobs.not_measured:,} not measured, {jobs.without_limits:,} without limits on all ranks"
@@ -100,7 +100,7 @@ _SHARD_COLUMNS: Final = (
 
 
 def report_lines(report: FleetReport, top: int, width: int) -> Iterator[str]:
-    """Yield what all records tell, with ``top`` rows of each table."""
+    """Yield the report on all records, with ``top`` rows of each table."""
     head = census_lines(report.summary, report.left)
     if report.left:
         head.append(left_line(report.left, report.summary.listed))

@@ -1,4 +1,4 @@
-"""What records know of the commits before their own: whose first parent is which, and what order that makes."""
+"""The facts in records on the commits before their own: whose first parent is which, and what order that makes."""
 
 from __future__ import annotations
 

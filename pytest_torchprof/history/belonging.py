@@ -49,7 +49,7 @@ class HistoryProject:
 
     @cached_property
     def _notes(self) -> Notes:
-        """What is said of its project's names; read where a record has another one."""
+        """The notes on its project's names; read where a record has another one."""
         return notes_by_subject(note for note in self._store.notes() if isinstance(note, Note))
 
     def _now(self, name: str | None) -> str | None:

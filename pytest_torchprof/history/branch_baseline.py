@@ -1,4 +1,4 @@
-"""What a branch launched when it was measured last, as the entries of a baseline."""
+"""The launches of a branch when it was measured last, as the entries of a baseline."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunOfBranch(Struct, frozen=True, kw_only=True):
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """What the newest run with a measurement says about it."""
+    """The facts on a measurement from the newest run that has it."""
 
     run: RunOfBranch
     outcome: Outcome
@@ -58,7 +58,7 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 class BranchBaseline(Struct, frozen=True, kw_only=True):
-    """What is known of a branch."""
+    """The known measurements of a branch, and the gaps in them."""
 
     known: Mapping[Key, Known]
     devices: Mapping[str, str]
@@ -68,13 +68,13 @@ class BranchBaseline(Struct, frozen=True, kw_only=True):
     branches: tuple[str, ...]
     """All that its history has runs of, those with the most first."""
     refused: tuple[BadRecord, ...]
-    """What is wrong with records of which it is not known whether they are of the branch."""
+    """The faults of records of which it is not known whether they are of the branch."""
     damaged: tuple[BadRecord, ...]
-    """What is wrong with records of runs that tests would have been looked for in."""
+    """The faults of records of runs that tests would have been looked for in."""
 
 
 def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
-    """Return what a branch launched when each test was measured last; StoreUnusable if the store cannot be read.
+    """Return a branch's launches when each test was measured last; StoreUnusable if the store cannot be read.
 
     ``folder`` is where pytest's root directory lies below the repository's: only runs from there count.
     """
@@ -97,7 +97,7 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
 
 
 def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Iterator[Read]:
-    """Yield what can be believed, and add to ``refused`` what is wrong with the rest."""
+    """Yield the records that can be believed, and add the others to ``refused``."""
     for one_read in read:
         if isinstance(one_read, BadRecord):
             refused.append(one_read)
@@ -106,7 +106,7 @@ def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Ite
 
 
 def _known(store: Store, chosen: Sequence[RunHead], damaged: list[BadRecord]) -> dict[Key, Known]:
-    """Return what the newest of these runs with a measurement says about it."""
+    """Return the facts on each measurement from the newest of these runs that has it."""
     notes = notes_by_subject(note for note in store.notes() if isinstance(note, Note))
     uuids = {run.uuid: at for at, run in enumerate(chosen)}
     records = [*_believed(records_of(store, uuids.keys()), damaged)] if chosen else []
@@ -138,7 +138,7 @@ def _devices(run: RunHead) -> dict[str, str]:
 
 
 def _known_in(record: RunRecord, notes: Notes) -> Iterator[tuple[Key, Known]]:
-    """Yield what a record tells of each measurement, under the name that its test has now."""
+    """Yield the facts that a record has on each measurement, under the name that its test has now."""
     if record.commit is None:
         return
     run = RunOfBranch(commit=record.commit.sha, date=record.commit.date, version=record.version)

@@ -41,7 +41,7 @@ class State(StrEnum):
 
 
 class Cause(StrEnum):
-    """What can have caused a change."""
+    """The possible causes of a change."""
 
     COMMIT = "commit"
     RANGE = "range"
@@ -151,7 +151,7 @@ def _event(branch: BranchRuns, own: Enclosed[SeriesChange], listed: Mapping[int,
 
 
 def _kernels(change: SeriesChange) -> tuple[object, ...]:
-    """Return what the changes of several tests have in common: which kernels came and went, or which numbers moved."""
+    """Return the trait that several tests' changes share: the kernels that came and went, or the numbers that moved."""
     came, went = (frozenset(kernel.name for kernel in kernels) for kernels in (change.came, change.went))
     moved = {} if came or went else {name: new - old for name, (old, new) in change.numbers.items()}
     return came, went, str(moved)
@@ -212,7 +212,7 @@ def _change_at(series: Series, segments: Sequence[Sequence[SameRuns]], at: int) 
 def _machine_moved(
     series: Series, was: Sequence[SameRuns], now: Sequence[SameRuns]
 ) -> dict[str, tuple[object, object]]:
-    """Return what moved of the machine between two segments, none of whose runs were on the same one.
+    """Return the facts of the machine that moved between two segments which no machine shares.
 
     Where one machine has both, it cannot have been the machine.
     """
@@ -225,7 +225,7 @@ def _machine_moved(
 
 
 def _values(series: Series, name: str, segment: Iterable[SameRuns]) -> set[object]:
-    """Return what the runs of a segment have of their machines."""
+    """Return the values that the machines of a segment's runs have of one fact."""
     points = (series.point(stretch, index) for stretch in segment for index in stretch.indices)
     return {getattr(point.environment, name) for point in points}
 

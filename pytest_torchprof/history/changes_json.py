@@ -71,7 +71,7 @@ class SeriesRow(SeriesKey, frozen=True, kw_only=True):
 
 
 class TimesKey(SeriesKey, frozen=True, kw_only=True):
-    """What the values of a series of times have in common."""
+    """The key of a series of times, which its values share."""
 
     machine: str
     number: str
@@ -240,7 +240,7 @@ def _event(event: HistoryEvent, notes: Notes) -> EventRow:
         id=event_id(event),
         accepted=accepted_because(event, notes),
         remarks=remarks_on_changes(event, notes),
-        **_of_commits(event),
+        **_common_fields(event),
         came={kernel.name: kernel.count for kernel in event.came},
         went={kernel.name: kernel.count for kernel in event.went},
         tests=tuple(map(_change, event.changes)),
@@ -252,13 +252,13 @@ def _time_event(event: TimeEvent, notes: Notes) -> TimeEventRow:
         id=time_event_id(event),
         accepted=time_accepted_because(event, notes),
         remarks=remarks_on_steps(event, notes),
-        **_of_commits(event),
+        **_common_fields(event),
         tests=tuple(map(_step, event.steps)),
     )
 
 
-def _of_commits(event: BranchEvent) -> dict[str, Any]:
-    """Return what all events have in common: the commits that can have made them, and what moved there besides."""
+def _common_fields(event: BranchEvent) -> dict[str, Any]:
+    """Return the fields that all events share: the commits that can have made them, and what moved there besides."""
     return {
         "cause": event.cause,
         "before": event.before,

@@ -1,4 +1,4 @@
-"""What CI knows of a branch, on which people measure their own commits too, and whether it still measures it."""
+"""The runs of CI on a branch on which people measure their own commits too, and whether CI still measures it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record must not say, since one part of it denies another: whoever wrote it, no run was so.
+"""The contradictions that a record must not hold, since one part denies another: whoever wrote it, no run was so.
 
 The records' own module asks for this, so that the parts of records have no types here.
 """
@@ -46,7 +46,7 @@ _VALUES_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Contradiction(ValueError):
-    """What is wrong with a record, without its name."""
+    """The fault of a record, without its name."""
 
     def __init__(self, why: Reason) -> None:
         """Make the error of a reason."""

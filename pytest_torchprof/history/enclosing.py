@@ -13,7 +13,7 @@ class Enclosed(Struct, Generic[Change]):
     """Changes of one kind, and the range of commits in which all of them lie."""
 
     kind: tuple[object, ...]
-    """What the changes of one event have in common."""
+    """The trait that the changes of one event share."""
     before: int
     """The index of the last commit that surely is without them."""
     after: int

@@ -88,7 +88,7 @@ def remarks_on_steps(event: TimeEvent, notes: Notes) -> list[str]:
 
 
 def _about(step: TimeStep, notes: Notes, remarks: Mapping[str, Remark]) -> Iterator[Remark]:
-    """Yield what is said of a step: of one of the same series and direction that can be the same commit's.
+    """Yield the remarks on a step: on any of the same series and direction that can be the same commit's.
 
     Each later run may narrow or widen the commits that enclose a step, so that they cannot be asked to be the same.
     """

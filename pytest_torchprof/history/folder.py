@@ -97,14 +97,14 @@ class HistoryFolder(Struct, frozen=True):
         return True
 
     def notes(self) -> list[Note | BadRecord]:
-        """Return the notes by their keys, and what is wrong with one that cannot be read."""
+        """Return the notes by their keys, and the fault of one that cannot be read."""
         packed = contents(self._files(NOTE_SUFFIX))
         return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
     def packed(
         self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
     ) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of its files by their names, and what is wrong with one that cannot be read.
+        """Yield name and content of its files by their names, and the fault of one that cannot be read.
 
         ``uuids``: only those of these records. StoreUnusable where the folder itself cannot be read.
         """
@@ -125,7 +125,7 @@ class HistoryFolder(Struct, frozen=True):
 
 
 def contents(files: Iterable[Path], most_bytes: int | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
-    """Yield name and content of files, or only its beginning, and what is wrong with one that cannot be read."""
+    """Yield name and content of files, or only its beginning, and the fault of one that cannot be read."""
     for file in files:
         if is_special(file):
             yield BadRecord.of(str(file), NoFileOfRecord())

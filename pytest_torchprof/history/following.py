@@ -31,14 +31,14 @@ class How(StrEnum):
 
 
 class Followed(Struct, frozen=True):
-    """What versions follow, by its number in the order in which versions began."""
+    """The version that another one follows, by its number in the order in which versions began."""
 
     number: int
     how: How
 
 
 def followed(spans: Sequence[VersionSpan]) -> dict[int, Followed]:
-    """Return what versions follow, by their number; those that follow none are left out."""
+    """Return the version that each version follows, by the later one's number; without those that follow none."""
     choice = _Choice(spans)
     choice.follow_what_ended()
     choice.follow_what_goes_on()
@@ -57,7 +57,7 @@ class _Choice:
         self.heirs: dict[int, int] = {}
         """By which others versions are followed, so that no later ones follow them."""
         self.tried: set[int] = set()
-        """Those that follow none, and ended while older ones went on."""
+        """The versions that follow none, and ended while older ones went on."""
 
     def follow_what_ended(self) -> None:
         """Let versions follow the nearest that ended where they begin, and had not been tried beside others only."""
@@ -76,7 +76,7 @@ class _Choice:
             reach = max(reach, *(self.spans[own].last for own in new))
 
     def _doubt(self, pair: tuple[int, int]) -> tuple[object, ...]:
-        """Return what is more where it is less sure that versions had ended and others follow them, and not others."""
+        """Return a sort key: the greater, the less sure it is that the old version ended and this one follows it."""
         old, own = pair
         span, begin = self.spans[old], self.spans[own].first
         return span.last == begin, span.lacks_at(begin), span.first, self.near.rank(old, own)

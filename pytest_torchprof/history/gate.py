@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GateVerdict(StrEnum):
-    """What a gate says of a branch."""
+    """The verdicts of a gate on a branch."""
 
     CHANGED = "changed"
     """Something changed, holds, and is not accepted."""
@@ -31,7 +31,7 @@ class GateVerdict(StrEnum):
 
 
 def joint_verdict(verdicts: Collection[GateVerdict]) -> GateVerdict:
-    """Return what several gates say together: a change goes before what cannot be told."""
+    """Return the joint verdict of several gates: a change goes before an unknown verdict."""
     return next((own for own in (GateVerdict.CHANGED, GateVerdict.UNKNOWN) if own in verdicts), GateVerdict.UNCHANGED)
 
 

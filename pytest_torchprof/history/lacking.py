@@ -24,7 +24,7 @@ class LackingSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """What it is accepted under: another one where it is measured again, and lacks again."""
+        """The id to accept it under: another one where it is measured again, and lacks again."""
         return digest_of(["lacking", asdict(self.key), None if self.last is None else self.last.commit])
 
 

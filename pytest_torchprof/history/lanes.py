@@ -25,9 +25,9 @@ class VersionLane(Struct, frozen=True, kw_only=True):
 
     stretches: list[SameRuns]
     before: list[SameRuns] = []
-    """Those of another lane that they follow."""
+    """The stretches of another lane that they follow."""
     after: list[SameRuns] = []
-    """Those of another lane that follow them."""
+    """The stretches of another lane that follow them."""
     is_aside: bool = False
     """Whether its versions have another lane: a run that came late, or runs beside versions that had not ended yet."""
 
@@ -83,7 +83,7 @@ def _kept(
 
 
 def _followed_beside(spans: Sequence[VersionSpan], links: Mapping[int, Followed], own: int) -> list[SameRuns]:
-    """Return what the first versions of a lane follow that go on beside them, up to where they begin."""
+    """Return the runs of the version that a lane's first one follows and that goes on beside it, up to its start."""
     link = links.get(own)
     return [] if link is None else _joined(run for run in spans[link.number].runs if run[0] <= spans[own].first)
 

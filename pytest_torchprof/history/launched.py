@@ -1,4 +1,4 @@
-"""What a record keeps so that a later run can be compared with it: the kernels of each step, in launch order."""
+"""The launches in a record, by which a later run is compared with it: the kernels of each step, in launch order."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ONLY_IN: Final = "only_in"
 
 
 class LaunchRecord(Struct, frozen=True, kw_only=True):
-    """What the measurements of a run launched, each kernel and each list of them once."""
+    """The launches of a run's measurements, each kernel and each list of them once."""
 
     kernels: tuple[KernelRecord, ...] = ()
     orders: tuple[Steps, ...] = ()
 
 
 def launched_of(entries: Iterable[EntryFields | None]) -> tuple[LaunchRecord, tuple[int | None, ...]]:
-    """Return what entries launched, and for each of them which of the orders is its own."""
+    """Return the launches of entries, and for each entry the number of its own launch order."""
     kernels: dict[KernelRecord, int] = {}
     orders: dict[bytes, int] = {}
     kept: list[Steps] = []
@@ -45,7 +45,7 @@ def launched_of(entries: Iterable[EntryFields | None]) -> tuple[LaunchRecord, tu
 
 
 def also_varying(entry: EntryFields, numbers: Mapping[str, float]) -> dict[str, float]:
-    """Return what an entry keeps of what varies besides these numbers."""
+    """Return the varying numbers that an entry keeps besides these."""
     known = {name: rounded(value) for name, value in numbers.items()}
     return {name: value for name, value in entry.varying.items() if known.get(name) != value}
 

@@ -33,7 +33,7 @@ class Nearness:
         )
 
     def rank(self, first: int, second: int) -> tuple[int, Apart]:
-        """Return what is less for the nearer ones: the fewest fields that differ, then the least differences."""
+        """Return a sort key, smaller for nearer ones: the fewest fields that differ, then the least differences."""
         apart = self.apart(first, second)
         return sum(map(any, apart)), apart
 

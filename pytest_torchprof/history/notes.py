@@ -159,7 +159,7 @@ def encode_note(note: Note) -> bytes:
 
 
 def decode_note(name: str, data: bytes) -> Note | BadRecord:
-    """Return the note in a file's content, or what is wrong with the file of this name."""
+    """Return the note in a file's content, or the fault of the file of this name."""
     try:
         return msgspec.json.decode(data, type=Note)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -84,14 +84,14 @@ class HistoryObjects:
         return True
 
     def notes(self) -> list[Note | BadRecord]:
-        """Return the notes by their keys, and what is wrong with one that cannot be read."""
+        """Return the notes by their keys, and the fault of one that cannot be read."""
         packed = self._packed(NOTE_SUFFIX)
         return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
     def packed(
         self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
     ) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of each record by their names, and what is wrong with one that cannot be read."""
+        """Yield name and content of each record by their names, and the fault of one that cannot be read."""
         yield from self._packed(SUFFIX, uuids, most_bytes)
 
     def _packed(

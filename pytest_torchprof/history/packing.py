@@ -24,7 +24,7 @@ MOST_BYTES: Final = 64 << 20
 
 
 class NotPacked(ValueError):
-    """What is wrong with a file's content, without its name."""
+    """The fault of a file's content, without its name."""
 
     def __init__(self, why: Reason) -> None:
         """Make the error of a reason."""
@@ -42,7 +42,7 @@ def packed(content: bytes) -> bytes:
 
 
 def unpacked_whole(data: bytes) -> bytes:
-    """Return what all parts of a file hold; NotPacked, also for more than a record has."""
+    """Return the content of all parts of a file; NotPacked, also for more than a record has."""
     figures, behind = first_member(data)
     if not behind:
         return figures
@@ -53,7 +53,7 @@ def unpacked_whole(data: bytes) -> bytes:
 
 
 def first_member(data: bytes, most: int = MOST_BYTES) -> tuple[bytes, bytes]:
-    """Return what the first part of a file holds, and what stands behind it; NotPacked for more bytes than ``most``."""
+    """Return the content of the first part of a file, and what is behind it; NotPacked for more than ``most`` bytes."""
     if data[: len(GZIP)] != GZIP and not (0 < len(data) < len(GZIP)):
         raise NotPacked(OtherContent(_kind_of(data)))
     try:
@@ -68,7 +68,7 @@ def first_member(data: bytes, most: int = MOST_BYTES) -> tuple[bytes, bytes]:
 
 
 def _kind_of(data: bytes) -> ContentInstead:
-    """Return what a file is that does not begin as a record does."""
+    """Return the kind of content of a file that does not begin as a record does."""
     if not data:
         return ContentInstead.NOTHING
     if data.startswith(ZIP):

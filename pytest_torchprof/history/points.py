@@ -1,4 +1,4 @@
-"""What a series is made of: its key, its points, and the stretches of runs in which they are the same."""
+"""The parts of a series: its key, its points, and the stretches of runs in which they are the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HARDWARE: Final = frozenset({*MACHINE, "gpu", "clocks_mhz", "compute_capability
 
 
 class SeriesKey(Struct, frozen=True, kw_only=True):
-    """What the points of a series have in common."""
+    """The key that the points of a series share."""
 
     folder: str
     """Where pytest's root directory lies in the repository."""
@@ -68,7 +68,7 @@ class Point(Struct, frozen=True, kw_only=True):
         return moved if ours[0] == ours[1] else {**moved, "pytest-torchprof": ours}
 
     def machine_moved(self, later: Point) -> dict[str, tuple[object, object]]:
-        """Return what differs between their machines, of one GPU model, as old and new."""
+        """Return the facts that differ between their machines, of one GPU model, as old and new."""
         pairs = {name: (getattr(self.environment, name), getattr(later.environment, name)) for name in MACHINE}
         return {name: (old, new) for name, (old, new) in pairs.items() if old != new}
 

@@ -51,7 +51,7 @@ Packed = tuple[str, bytes] | BadRecord
 
 
 class StoredTime(Struct, frozen=True, gc=False):
-    """What is read of an untraced time."""
+    """The fields of an untraced time that are read."""
 
     conditions: dict[str, str | int]
     samples: Annotated[int, Meta(ge=1)]
@@ -60,13 +60,13 @@ class StoredTime(Struct, frozen=True, gc=False):
 
 
 class StoredNumbers(Struct, frozen=True, gc=False):
-    """What is read of the numbers that vary."""
+    """The varying numbers that are read."""
 
     gpu_busy_us: float | None = None
 
 
 class StoredVarying(Struct, frozen=True, gc=False):
-    """What is read of what varies."""
+    """The varying figures that are read."""
 
     numbers: StoredNumbers = StoredNumbers()
     time: StoredTime | None = None
@@ -88,7 +88,7 @@ class RunTimes(Struct, frozen=True, kw_only=True):
     under: array[int]
     """Which of the conditions each was taken under."""
     conditions: Sequence[Conditions]
-    """Those of all runs; the first are none."""
+    """The conditions of all runs; the first are none."""
 
 
 class HistoryRun(RunHead, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class HistoryRun(RunHead, frozen=True, kw_only=True):
     rows: array[int]
     """The number of each of its measurements among all of them."""
     measurements: Sequence[MeasurementRecord]
-    """Those of all runs."""
+    """The measurements of all runs."""
     times: RunTimes
 
     def alone(self) -> HistoryRun:
@@ -106,7 +106,7 @@ class HistoryRun(RunHead, frozen=True, kw_only=True):
 
 
 class ReadPart(Struct, frozen=True, kw_only=True):
-    """What one process has read, with the numbers that it has given."""
+    """The content that one process has read, with the numbers that it has given."""
 
     runs: Sequence[HistoryRun | BadRecord]
     measurements: Sequence[bytes]
@@ -152,10 +152,10 @@ class _Measurements(dict[bytes, int]):
 
 
 class _Listed(NamedTuple):
-    """What a structure lists."""
+    """The kernels that a structure lists."""
 
     claim: int
-    """That of a measurement with as many kernels."""
+    """The claim of a measurement with as many kernels."""
     kernels: tuple[KernelCount, ...]
 
 
@@ -194,11 +194,11 @@ class RunReader:
         return self._structures.kernels
 
     def read(self, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
-        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
+        """Yield the runs in records, given as name and content, and the faults of those not to be believed."""
         yield from map(self._read, packed)
 
     def read_part(self, packed: Iterable[Packed]) -> ReadPart:
-        """Return what is in some records, of which the numbers are this reader's own; it is to have read nothing."""
+        """Return the content of some records, numbered by this reader alone; it must have read nothing before."""
         runs = [*map(self._read, packed)]
         return ReadPart(
             runs=[run if isinstance(run, BadRecord) else run.alone() for run in runs],

@@ -55,7 +55,7 @@ def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
 
 
 def read_part(packed: list[Packed]) -> ReadPart:
-    """Return what is in some records."""
+    """Return the content of some records."""
     return RunReader().read_part(packed)
 
 

@@ -45,7 +45,7 @@ Count = Annotated[float, Meta(ge=0, multiple_of=1)]
 
 
 class Event(StrEnum):
-    """What started a run."""
+    """The event that started a run."""
 
     PUSH = "push"
     PR = "pr"
@@ -109,7 +109,7 @@ class StructureRecord(Struct, frozen=True, array_like=True):
 
 
 class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the code decides of one measurement: the same in the next run if nothing has changed."""
+    """The facts of one measurement that the code decides: the same in the next run if nothing has changed."""
 
     test: Name
     """pytest's node id."""
@@ -133,12 +133,12 @@ class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str | None, int | None, str]:
-        """What a run has one measurement of: its test, label, rank and device."""
+        """The key of a measurement in its run: its test, label, rank and device."""
         return self.test, self.label, self.rank, self.device
 
 
 class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What varies from run to run of one measurement."""
+    """The figures of one measurement that vary from run to run."""
 
     numbers: dict[str, float] = {}
     """Times in microseconds, shares and sizes, without those that are not known."""
@@ -152,13 +152,13 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     launched: int | None = None
     """Which of the run's launch orders its steps have."""
     also: dict[str, float] = {}
-    """What a baseline keeps of it besides the numbers, as times by the kernels' families."""
+    """The varying figures that a baseline keeps besides the numbers, as times by the kernels' families."""
     samples_hardware: bool = False
     """Whether the GPU's units were sampled too, at locked clocks."""
 
 
 class AllTests(Struct, frozen=True, kw_only=True):
-    """What a run that left no test out tells of the project's tests: any other one is gone."""
+    """The project's tests as known to a run that left none out: any other test is gone."""
 
     below: tuple[str, ...]
     """The folders and files of which all tests were selected, as node ids name them; "" is the root directory."""
@@ -195,7 +195,7 @@ class RunHead(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(RunHead, frozen=True, kw_only=True):
-    """What a run of pytest has measured, and of what: the one value that its reports and all exports are made from.
+    """The measurements of a run of pytest, and its code: the one value that its reports and all exports are made from.
 
     What the code decides stands apart from what varies, so that a reader of many runs need not read again what it has
     read of the run before.
@@ -206,9 +206,9 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     varying: tuple[VaryingRecord, ...] = ()
     """One for each of the measurements."""
     launched: LaunchRecord | UnsetType = UNSET
-    """What later runs are compared with; earlier versions did not record it."""
+    """The launches that later runs are compared with; earlier versions did not record them."""
     reported: ReportedRun | UnsetType = UNSET
-    """What its reports tell besides; last, since a reader of many runs has no use for it."""
+    """The results that its reports tell besides; last, since a reader of many runs has no use for them."""
 
 
 Head = TypeVar("Head", bound=RunHead)
@@ -398,7 +398,7 @@ def refuse_unknown_parts(measured: MeasurementRecord, environments: int, structu
 
 
 def structure_twice(name: str) -> BadRecord:
-    """Return the refusal of a record of which nobody knows what one of its structures launches."""
+    """Return the refusal of a record in which the launches of a structure are not known."""
     return BadRecord.of(name, StructureTwice())
 
 

@@ -1,4 +1,4 @@
-"""What a record holds of a run so that its reports can be made again: all that they tell besides the figures."""
+"""The part of a record from which a run's reports can be made again: all that they tell besides the figures."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def _listed(value: Any) -> Any:
 
 
 def _differences(base: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be put into ``base`` so that it is ``full``, which has the same names."""
+    """Return the values to put into ``base`` so that it equals ``full``, which has the same names."""
     differences = {}
     for name, value in full.items():
         if base[name] == value:
@@ -175,7 +175,7 @@ def _differences(base: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, 
 
 
 def _completed(base: Mapping[str, Any], differing: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``_differences`` has made these from."""
+    """Return the mapping from which ``_differences`` has made these."""
     return {**base, **{name: _filled(base.get(name), value) for name, value in differing.items()}}
 
 

@@ -17,7 +17,7 @@ class OtherRow(Struct, frozen=True, kw_only=True):
     row: str
     """Its key: the position of a measurement in its run, the id of another row."""
     columns: Mapping[str, tuple[object, object]] = {}
-    """What differs, as the table and the record have it."""
+    """The differences, as the table and the record have them."""
     is_missing: bool = False
     """Whether the table does not have it."""
     of_no_record: bool = False

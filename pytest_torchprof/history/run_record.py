@@ -34,12 +34,12 @@ def environments_of(results: Iterable[Result]) -> tuple[Environment, ...]:
 
 
 def measurements_of(results: Iterable[Result], environments: Sequence[Environment]) -> tuple[MeasurementRecord, ...]:
-    """Return what the code decides of results whose environments these are."""
+    """Return the facts that the code decides, of results whose environments these are."""
     return tuple(_measurement(result, environments) for result in results)
 
 
 def varying_of(results: Sequence[Result]) -> tuple[tuple[VaryingRecord, ...], LaunchRecord]:
-    """Return what varies from run to run, one for each result, and the launch orders that they name."""
+    """Return the figures that vary from run to run, one for each result, and the launch orders that they name."""
     entries = tuple(_entry(result) for result in results)
     launched, orders = launched_of(entries)
     return tuple(map(_varying, results, entries, orders)), launched
@@ -64,7 +64,7 @@ def _entry(result: Result) -> EntryFields | None:
 
 
 def structures_of(results: Iterable[Result]) -> tuple[StructureRecord, ...]:
-    """Return what the judged results launched, each structure once."""
+    """Return the structures that the judged results launched, each once."""
     judged = (result for result in results if result.outcome in JUDGED)
     kernels = {result.structure: _kernels(result) for result in judged if result.structure is not None}
     return tuple(StructureRecord(name, own) for name, own in sorted(kernels.items()))

@@ -64,7 +64,7 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     left_out: Mapping[LeftOut, int]
     """How many runs are no points of it, by the reason."""
     notes: Notes = Notes()
-    """What people have said of the history."""
+    """The notes of people on the history."""
     not_in_git: tuple[str, ...] = ()
     """The measured commits of it that the repository which orders it does not hold, by their dates."""
     not_pushed: tuple[str, ...] = ()
@@ -232,7 +232,7 @@ def _aside(
 
 
 def _why_not_held(repository: Repository, tip: str, sha: str) -> LeftOut:
-    """Return what a repository knows of a commit that is not among a branch's first parents."""
+    """Return the reason, as a repository knows it, why a commit is not among a branch's first parents."""
     if repository.descends(tip, sha):
         return LeftOut.OTHER_BRANCH  # It was merged.
     # What a clone lacks may come after all that it has, and so may what it holds of a branch that moved on.

@@ -32,12 +32,12 @@ EXACT: Final = tuple(number.name for number in TABLE if number.exact)
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """What was measured of one test on one kind of hardware, in the order of the commits, and what is missing."""
+    """The measurements of one test on one kind of hardware, in the order of the commits, and what is missing."""
 
     key: SeriesKey
     branch: BranchRuns
     stretches: tuple[SameRuns, ...]
-    """Those of the same versions one after the other, from the oldest commit on."""
+    """The stretches of each version one after the other, from the oldest commit on."""
     gaps: Mapping[str, int]
     """How many of its measurements were not judged, by the code of the reason or by their outcome."""
     missing: int
@@ -54,7 +54,7 @@ class Series(Struct, frozen=True, kw_only=True):
 
     @property
     def lacking(self) -> LackingSeries | None:
-        """What the newest run was to measure and did not; None if it did."""
+        """The measurement that the newest run was to make and did not; None if it did."""
         if not self.open_end:
             return None
         newest = max(self.stretches, key=lambda stretch: stretch.indices[-1], default=None)
@@ -157,7 +157,7 @@ def all_stopped(all_series: Iterable[Series]) -> list[StoppedHardware]:
 
 
 def all_lacking(all_series: Iterable[Series]) -> list[LackingSeries]:
-    """Return what the newest run was to measure and did not, in the order of the series."""
+    """Return the measurements that the newest run was to make and did not, in the order of the series."""
     return [series.lacking for series in all_series if series.lacking is not None]
 
 

@@ -77,7 +77,7 @@ class ConditionAnswer(Struct, frozen=True, kw_only=True):
     """How many points have the number."""
     newest_is_known: bool
     versions: Mapping[str, object] = {}
-    """What its newest versions do not have in common with those side by side; empty where there are none."""
+    """The values of its newest versions that differ from those side by side; empty where there are none."""
 
     @property
     def is_sure(self) -> bool:

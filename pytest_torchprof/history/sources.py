@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
-    """Yield the records of a source, and what is wrong with the others.
+    """Yield the records of a source, and the faults of the others.
 
     A source is a file, a folder with all below it, a ZIP archive, or another store; StoreUnusable if that is not there.
     """

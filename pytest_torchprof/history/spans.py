@@ -63,7 +63,7 @@ class VersionSpan(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def spans_of(series: Series) -> list[VersionSpan]:
-    """Return what a series has of each of its versions, in the order in which they began."""
+    """Return the span of each version of a series, in the order in which the versions began."""
     commit_of = series.branch.commit_of
     by_versions: dict[Environment, list[tuple[int, SameRuns]]] = {}
     runs = [(index, stretch) for stretch in series.stretches for index in stretch.indices]

@@ -74,11 +74,11 @@ class Steps(Struct, frozen=True, kw_only=True):
 
     @property
     def chance(self) -> float:
-        """How probable the clearest of them is in a series without one; 1 without steps."""
+        """The probability of the clearest of them in a series without steps; 1 if there are none."""
         return min((step.chance for step in self.steps), default=1.0)
 
     def within(self, probability: float) -> Steps:
-        """Return those that are at most so probable in a series without one."""
+        """Return the steps that are at most so probable in a series without steps."""
         kept = tuple(step for step in self.steps if step.chance <= probability)
         return Steps(count=self.count, steps=kept, scatter=self.scatter)
 

@@ -1,4 +1,4 @@
-"""What is measured no more while the branch goes on: a GPU model on which nothing runs is a gap, and no green gate.
+"""The hardware that is measured no more while the branch goes on: a GPU model without runs is a gap, no green gate.
 
 What somebody has at home is not expected of anybody, and machines that CI services lend have one CPU or another.
 """
@@ -43,7 +43,7 @@ class StoppedHardware(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """What it is accepted under: another one where it is measured again, and stops again."""
+        """The id to accept it under: another one where it is measured again, and stops again."""
         return digest_of(["stopped", self.folder, self.hardware, self.until])
 
 
@@ -58,7 +58,7 @@ def hardware_of(environment: Environment) -> str:
 
 
 def stopped_hardware(branch: BranchRuns) -> Mapping[tuple[str, str], StoppedHardware]:
-    """Return what hardware is no longer measured on, by the project's folder and as series name the hardware."""
+    """Return the hardware no longer measured on, by the project's folder and the hardware's name in series."""
     of_folder: dict[str, list[int]] = {}
     on: dict[tuple[str, str | None], list[int]] = {}
     names: dict[tuple[str, str], str | None] = {}

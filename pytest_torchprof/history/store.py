@@ -55,7 +55,7 @@ class Store(Protocol):
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The name in messages: never with a password."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -74,7 +74,7 @@ class Store(Protocol):
     def packed(
         self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
     ) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of each record by their ids, and what is wrong with one that cannot be read.
+        """Yield name and content of each record by their ids, and the fault of one that cannot be read.
 
         ``uuids``: only those. ``most_bytes``: only the beginning of each. Nothing is yielded of a store that is not
         there. Raises StoreUnusable if it cannot be read.
@@ -93,7 +93,7 @@ class Store(Protocol):
         """
 
     def notes(self) -> Iterable[Note | BadRecord]:
-        """Return the notes by their keys, and what is wrong with one that cannot be read; StoreUnusable."""
+        """Return the notes by their keys, and the fault of one that cannot be read; StoreUnusable."""
 
 
 class Tables(Protocol):
@@ -101,20 +101,20 @@ class Tables(Protocol):
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The name in messages: never with a password."""
 
     def upgrade(self) -> tuple[str | None, str]:
         """Give it the newest schema; return which it had, None for an empty database, and which it has."""
 
     def rebuild(self) -> tuple[int, list[BadRecord]]:
-        """Make all tables anew from the records; return of how many, and what is wrong with the others."""
+        """Make all tables anew from the records; return of how many, and the faults of the others."""
 
     def compared(self) -> Iterator[RunRecord | BadRecord | RowsDiffer]:
-        """Yield each record by its id, what is wrong with it, or how its rows in the tables differ from it."""
+        """Yield each record by its id, its fault, or how its rows in the tables differ from it."""
 
 
 def records_of(store: Store, uuids: Collection[str] | None = None) -> Generator[RunRecord | BadRecord]:
-    """Yield the records of a store, and what is wrong with those that cannot be believed; StoreUnusable.
+    """Yield the records of a store, and the faults of those that cannot be believed; StoreUnusable.
 
     ``uuids``: only those of these ids.
     """
@@ -124,7 +124,7 @@ def records_of(store: Store, uuids: Collection[str] | None = None) -> Generator[
 
 
 def heads_of(store: Store) -> Generator[RunHead | BadRecord]:
-    """Yield which run each record of a store is of, and what is wrong with those that cannot be told; StoreUnusable.
+    """Yield which run each record of a store is of, and the faults of those that cannot be told; StoreUnusable.
 
     Of each record its beginning is read, if that tells.
     """
@@ -154,7 +154,7 @@ def _head(read: Callable[[bytes, str], RunHead | None], name: str, content: byte
 
 
 def decoded(name: str, content: bytes) -> RunRecord | BadRecord:
-    """Return the record in a content that is called so, or what is wrong with it."""
+    """Return the record in a content that is called so, or its fault."""
     try:
         return decode(content, name)
     except BadRecord as problem:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Taken(Struct, kw_only=True):
-    """What became of records that were to be taken."""
+    """The outcome of taking records into a history."""
 
     added: int = 0
     known: int = 0
-    """Those that the history has already."""
+    """How many records the history has already."""
     of_other_events: int = 0
     refused: list[BadRecord] = []
 
@@ -34,7 +34,7 @@ def take(
     *,
     anyway: bool = False,
 ) -> Taken:
-    """Add records to a history, and return what became of them; ``records`` yields them anew at each call.
+    """Add records to a history, and return the outcome; ``records`` yields them anew at each call.
 
     Those of another project than the history's are refused, and without ``anyway`` those whose project is not known;
     with ``only_event``, those of other events are left out. Those that name a project come first, whatever their order:

@@ -1,4 +1,4 @@
-"""What a history tells, as lines: the changes of a branch, one test's series, and since when a condition holds."""
+"""The texts of a history, as lines: the changes of a branch, one test's series, and since when a condition holds."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _STATE: Final[Mapping[State, str]] = {
 
 
 def heading_lines(branch: BranchRuns, width: int) -> list[str]:
-    """Return what the history holds of a branch, and what it leaves out."""
+    """Return a summary of a branch's history and of the runs that are left out, as lines."""
     lines = [line for text in heading_texts(branch) for line in wrapped(text, "", width=width)]
     return [printable(line) for line in lines]
 
 
 def heading_texts(branch: BranchRuns) -> list[str]:
-    """Return what the history holds of a branch, and what it leaves out, as paragraphs."""
+    """Return a summary of a branch's history and of the runs that are left out, as paragraphs."""
     commits = len({run.commit.sha for run in branch.runs if run.commit is not None})
     held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
     parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
@@ -280,7 +280,7 @@ def _not_measured(runs: int) -> str:
 
 
 def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
-    """Return what is said of an event and of the commits that can have made it."""
+    """Return the remarks on an event and on the commits that can have made it."""
     return with_remarks(accepted_because(event, notes), remarks_on_changes(event, notes), event, notes)
 
 
@@ -293,20 +293,20 @@ def with_remarks(
 
 
 def cause_text(event: BranchEvent) -> str:
-    """Return what can have made an event, with its commits."""
+    """Return the possible cause of an event, with its commits."""
     before, after = event.before[:7], event.after[:7]
     if event.cause is Cause.NONE:
         machines = f" ({_moved(event)})" if event.moved else ""
         return f"{after}: unsteady, its runs disagree with the same versions{machines}"
     if event.cause is Cause.ENVIRONMENT:
         return f"{after}: {_moved(event)}, at the same commit"
-    where = f"between {before} and {after}" if event.commits is None else _of_commits(event)
+    where = f"between {before} and {after}" if event.commits is None else _commits_text(event)
     if event.cause is Cause.UNDECIDABLE:
         return f"{where}, or {_moved(event)}: both changed"
     return f"{where}: the test itself was edited" if event.cause is Cause.TEST else where
 
 
-def _of_commits(event: BranchEvent) -> str:
+def _commits_text(event: BranchEvent) -> str:
     commits = event.commits or ()
     if len(commits) == 1:
         return f"{event.after[:7]}, after {event.before[:7]}"
@@ -318,9 +318,9 @@ def _moved(event: BranchEvent) -> str:
 
 
 def change_texts(event: HistoryEvent, notes: Notes) -> list[str]:
-    """Return what became of each test at an event; where only some are accepted, why stands beside each of these.
+    """Return the change of each test at an event; where only some are accepted, the reason stands beside each of these.
 
-    What became of a test alike with several versions that run side by side is said once.
+    The same change with several versions that run side by side is said once.
     """
     all_known = accepted_because(event, notes) is not None
     reasons = [None if all_known else notes.accepted.get(change_id(change)) for change in event.changes]

@@ -1,4 +1,4 @@
-"""What a history tells of times, as lines: the steps of a branch, one test's times, and how small a step they show."""
+"""The texts of a history on times, as lines: the steps of a branch, one test's times, and the least step they show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def time_event_lines(event: TimeEvent, notes: Notes, width: int, *, whole: bool 
 
 
 def time_remarks_on(event: TimeEvent, notes: Notes) -> list[tuple[str, str]]:
-    """Return what is said of an event and of the commits that can have made it."""
+    """Return the remarks on an event and on the commits that can have made it."""
     return with_remarks(time_accepted_because(event, notes), remarks_on_steps(event, notes), event, notes)
 
 
@@ -119,14 +119,14 @@ def could_show(judged: JudgedTimes) -> str:
 
 
 def time_cause_text(event: TimeEvent) -> str:
-    """Return what can have made an event, with its commits."""
+    """Return the possible cause of an event, with its commits."""
     if event.cause is Cause.NONE:
         return f"{event.after[:7]}: between runs of this commit, and nothing that is recorded changed"
     return cause_text(event)
 
 
 def step_texts(event: TimeEvent, notes: Notes) -> list[str]:
-    """Return what became of each series at an event; where some are accepted, why stands beside each of these."""
+    """Return the step of each series at an event; where some are accepted, the reason stands beside each of these."""
     all_known = time_accepted_because(event, notes) is not None
     reasons = [None if all_known else step_accepted_because(step, notes) for step in event.steps]
     return [
@@ -147,12 +147,12 @@ def moved_text(step: TimeStep) -> str:
 
 
 def title_of(times: TimeSeries) -> str:
-    """Return what was timed: the untraced code, or the GPU's work in a recording."""
+    """Return the title of the times: of the untraced code, or of the GPU's work in a recording."""
     return "time" if times.conditions else BY_NAME["gpu_busy_us"].title_on(gpu=times.key.device != "cpu")
 
 
 def machine_of(times: TimeSeries) -> str:
-    """Return what its machine is called."""
+    """Return the name of its machine."""
     return f"machine {times.machine[:_DIGITS]}"
 
 

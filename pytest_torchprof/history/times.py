@@ -58,7 +58,7 @@ class TimeSeries(Struct, frozen=True, kw_only=True):
     machine: str
     """The digest of its GPU, CPU and driver."""
     conditions: Conditions
-    """Those of untraced times; empty where it is the time that the GPU was busy in a recording."""
+    """The conditions of untraced times; empty where it is the time that the GPU was busy in a recording."""
     stretches: tuple[SameRuns, ...]
     starts: tuple[int, ...]
     """Which of the values is the first of each stretch."""
@@ -69,7 +69,7 @@ class TimeSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> SeriesKey:
-        """What its points have in common."""
+        """The key that its points share."""
         return self.series.key
 
     def point(self, at: int) -> Point:

@@ -1,4 +1,4 @@
-"""What WHERE means: a folder, a prefix of an object store, an SQLite file, or a PostgreSQL database.
+"""The meaning of WHERE: a folder, a prefix of an object store, an SQLite file, or a PostgreSQL database.
 
 Nothing is opened and no library loaded here: a run says at its beginning what it cannot use at its end.
 """
@@ -43,7 +43,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 class StoreKind(StrEnum):
-    """What a history is kept in."""
+    """The kind of store that a history is kept in."""
 
     FOLDER = "folder"
     OBJECTS = "objects"
@@ -60,7 +60,7 @@ class Where(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The name in messages: never with a password."""
         return without_passwords(self.address)
 
     def __repr__(self) -> str:

@@ -40,7 +40,7 @@ _WIDENING: Final = frozenset(op for op in TYPE_ARGUMENTS if op.rpartition("::")[
 
 
 def asked_type(launch: Launch) -> str | None:
-    """Return the type that an operator was asked for; None without one, and for the type that it returns anyway."""
+    """Return the type that an operator was asked for; None if there is none, or if it returns that type anyway."""
     settings, at = launch.settings or (), TYPE_ARGUMENTS.get(launch.op or "", {})
     index = at.get(len(settings))
     number = "" if index is None else str(settings[index])

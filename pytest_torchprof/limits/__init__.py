@@ -167,7 +167,7 @@ def read_limits(
 
 
 def divided(given: Mapping[str, object]) -> tuple[OwnKernels, dict[str, object]]:
-    """Return what ``own_kernels`` among the keywords declares, and the others; UnknownLimit if it is invalid."""
+    """Return the kernels that ``own_kernels`` declares, and the other keywords; UnknownLimit if it is invalid."""
     others = {name: value for name, value in given.items() if name != OWN_KERNELS}
     if OWN_KERNELS not in given:
         return NOTHING_DECLARED, others

@@ -1,4 +1,4 @@
-"""What a test allows beside a limit: waits and copies by their operator, the range around them, or their line."""
+"""The exceptions that a test allows to a limit: waits and copies by their operator, their range, or their line."""
 
 from __future__ import annotations
 

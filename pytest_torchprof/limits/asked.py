@@ -1,4 +1,4 @@
-"""What a test asks for: limits with their values and settings; and whether a measurement keeps them."""
+"""The limits that a test asks for, with their values and settings; and whether a measurement keeps them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _read_collectives(value: object) -> dict[str, tuple[int, int] | None]:
     return {str(name): count for name, count in counts.items()}
 
 
-def _of_step(analysis: Analysis, step: StepProfile) -> StepCommunication:
+def _step_communication(analysis: Analysis, step: StepProfile) -> StepCommunication:
     index = next(i for i, other in enumerate(analysis.steps) if other is step)
     return analysis.communication_of_steps[index]
 
@@ -84,7 +84,7 @@ def _largest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
 def _collectives(
     analysis: Analysis, step: StepProfile, counts: Mapping[str, tuple[int, int] | None]
 ) -> Iterator[StepAnswer]:
-    collectives = _of_step(analysis, step).collectives
+    collectives = _step_communication(analysis, step).collectives
     names = Counter(collective.name for collective in collectives)
     unknown = [collective for collective in collectives if collective.name is None]
     for name, count in counts.items():
@@ -97,7 +97,7 @@ def _collectives(
 
 
 def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
-    sums = [(step, _of_step(analysis, step).collectives) for step in analysis.steps]
+    sums = [(step, _step_communication(analysis, step).collectives) for step in analysis.steps]
     known = [sum(collective.message_bytes or 0 for collective in collectives) for _, collectives in sums]
     worst = max(range(len(sums)), key=known.__getitem__)
     step, collectives = sums[worst]

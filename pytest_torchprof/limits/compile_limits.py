@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
     compiled = analysis.compile
-    graph_breaks, others, untold = _of_own_code(compiled.graph_breaks or (), own)
+    graph_breaks, others, untold = _events_of_own_code(compiled.graph_breaks or (), own)
     lines = tuple(map(_break_line, graph_breaks))
     unknown = compiled.graph_breaks_unknown or untold
     verdict = _at_most(bound, "graph break", lines, unknown, compiled)
@@ -74,7 +74,7 @@ def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()
 
 def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
     compiled = analysis.compile
-    recompiles, others, untold = _of_own_code(compiled.recompiles or (), own)
+    recompiles, others, untold = _events_of_own_code(compiled.recompiles or (), own)
     lines = tuple(
         RecompileLine(recompile.why, recompile.file, recompile.line, recompile.function) for recompile in recompiles
     )
@@ -83,7 +83,7 @@ def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) 
     return replace(verdict, not_counted=others, line=_first_line(recompiles))
 
 
-def _of_own_code(events: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], Others, Reason | None]:
+def _events_of_own_code(events: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], Others, Reason | None]:
     """Return the events that count, the places of the others, and why that may be wrong; without ``own`` all count."""
     if not own:
         return events, (), None
@@ -195,7 +195,7 @@ def _why_graphs_are_unknown(analysis: Analysis) -> Reason | None:
 
 
 def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[AnySeen | None, tuple[WorkRow, ...], GraphReplays]:
-    """Return the problem of a step (None without one), its kernels outside graphs, and its replays."""
+    """Return the problem of a step (None if there is none), its kernels outside graphs, and its replays."""
     total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]
     seen = GraphReplays(inside, total, int(step.graph_launches))

@@ -153,7 +153,7 @@ class GraphBreakLine(Evidence, frozen=True):
     graphs: int | None
     """How many graphs there are of what could be one; None where the whole frame is left uncompiled."""
     explanation: str | None
-    """What Dynamo says after its reason."""
+    """The sentence that Dynamo says after its reason."""
 
     @property
     def file_line(self) -> str | None:
@@ -185,7 +185,7 @@ class RecompileLine(Evidence, frozen=True):
 
 
 class InsteadOfCompiling(Evidence, frozen=True):
-    """What was seen where nothing was compiled."""
+    """A cause that was seen where nothing was compiled."""
 
     SENTENCE = "{what}"
 
@@ -194,7 +194,7 @@ class InsteadOfCompiling(Evidence, frozen=True):
 
 
 class WhyNothingIsCompiled(Evidence, frozen=True):
-    """What usually is the cause where nothing was compiled."""
+    """The usual causes where nothing was compiled."""
 
     SENTENCE = (
         "usual causes: the test does not call what torch.compile returned; module.compile() of a module from torch.nn, "
@@ -226,7 +226,7 @@ class CompilePart(Evidence, frozen=True):
 
 
 class CachesUsed(Evidence, frozen=True):
-    """What was found in the compiler's caches."""
+    """The hits and misses in the compiler's caches."""
 
     uses: CacheUses
     phase: str | None = None
@@ -268,7 +268,7 @@ class PatternAdvice(Evidence, frozen=True):
     noun: str
     """The kind of kernel: "GEMM"."""
     asked: tuple[str, ...]
-    """What the pattern's words ask for: "layout tn"."""
+    """The request in the pattern's words: "layout tn"."""
     names: tuple[tuple[int, str], ...]
     """The most frequent names, each with its count."""
     other_names: int
@@ -370,7 +370,7 @@ class CaughtByTest(Evidence, frozen=True):
     SENTENCE = "the test caught the error that said so"
 
 
-def what_each_carries(kernels: Iterable[Kernel], places: Places) -> list[KernelCarries]:
+def carried_by_kernels(kernels: Iterable[Kernel], places: Places) -> list[KernelCarries]:
     """Return a line per kernel in their order; consecutive lines that read the same are merged."""
     lines = groupby(
         KernelCarries(

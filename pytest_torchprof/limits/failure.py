@@ -1,4 +1,4 @@
-"""What a recording tells of limits that do not hold, beside the verdicts on them."""
+"""The facts of a recording on limits that do not hold, besides the verdicts on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """What a recording tells of limits that do not hold, beside the verdicts on them."""
+    """The facts of a recording on limits that do not hold, besides the verdicts on them."""
 
     steps: int
     """How many steps it has."""
@@ -38,7 +38,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 def failure_of(
     verdicts: Sequence[Verdict], analysis: Analysis, why: Callable[[str], Sequence[Finding]] = lambda _: ()
 ) -> Failure:
-    """Return what the analysis tells of limits that do not hold; ``why`` is as in ``error_for``."""
+    """Return the analysis's facts on limits that do not hold; ``why`` is as in ``error_for``."""
     missed = dict.fromkeys(verdict.limit for verdict in verdicts if verdict.status == MISSED)
     causes = {limit: tuple(why(limit)) for limit in missed}
     return Failure(

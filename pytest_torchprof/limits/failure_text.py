@@ -87,7 +87,7 @@ def _in_columns(
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
-    """Return what does not hold, in words: of limits that do not hold, and of lines of other failures.
+    """Return the text of a failure: of limits that do not hold, and of lines of other failures.
 
     On a terminal each section has so few lines that what to do is seen on the first screen, too.
     """
@@ -114,7 +114,7 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         *about_others.lines,
         *screen.left_out(left, "line", indent=2, which=about_others.left_kinds),
         *_other_causes([*dict.fromkeys(unnamed)], screen),
-        *_what_to_do(numbered, failure, others, caps, screen),
+        *_remedy_lines(numbered, failure, others, caps, screen),
         *shown_lines(remedies, screen),
         *varied_lines(varied, screen),
     ]
@@ -138,11 +138,11 @@ class _Section(NamedTuple):
     left: int
     """How many rows, notes or lines are left out."""
     left_kinds: str = ""
-    """What is among them: how many kernels that came and went."""
+    """The kinds among them: how many kernels that came and went."""
     causes: tuple[str, ...] = ()
     """The codes of the findings that may be the cause and are named."""
     left_causes: tuple[str, ...] = ()
-    """Those of findings that are left out."""
+    """The codes of findings that are left out."""
 
 
 def _about_others(details: Sequence[FailureLine], caps: Caps, screen: Screen) -> _Section:
@@ -295,12 +295,12 @@ def _code_of(verdict: Verdict) -> str:
 
 
 def _actions(reasons: Iterable[decoding.AnyReason]) -> list[str]:
-    """Return what reasons themselves ask to do."""
+    """Return the actions that the reasons themselves ask for."""
     return [action for action in dict.fromkeys(reason.action for reason in reasons) if action]
 
 
 def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return what to do about limits that are not measured: first what a reason itself asks for."""
+    """Return the actions for limits that are not measured: first those that a reason itself asks for."""
     unmeasured = [verdict for verdict in verdicts if verdict.status == NOT_MEASURED]
     asked: dict[str, list[str]] = {}
     for verdict in unmeasured:
@@ -316,7 +316,7 @@ def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def _what_to_do(
+def _remedy_lines(
     verdicts: tuple[Verdict, ...], failure: Failure, others: Sequence[FailureLine], caps: Caps, screen: Screen
 ) -> list[str]:
     """Return the lines of the remedies for limits."""

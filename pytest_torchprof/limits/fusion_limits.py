@@ -12,7 +12,7 @@ from pytest_torchprof.kernels.fields import bare, checked_operator
 from pytest_torchprof.kernels.reply import NO, YES, ask
 from pytest_torchprof.limits.answers import StepAnswer, limit_in_each_step
 from pytest_torchprof.limits.compile_limits import instead_of_compiling
-from pytest_torchprof.limits.evidence import what_each_carries
+from pytest_torchprof.limits.evidence import carried_by_kernels
 from pytest_torchprof.limits.limit import MISSED, NOT_MEASURED, as_groups, as_list, group_kernels
 from pytest_torchprof.limits.seen import CarriedByNone, CarriedTogether
 from pytest_torchprof.reasons.errors import UnknownLimit
@@ -59,7 +59,7 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
         if eager:
             yield StepAnswer(MISSED, seen, (*eager, *(replace(row, also_ran=True) for row in group_kernels(step))))
         else:
-            yield StepAnswer(MISSED, seen, tuple(what_each_carries(telling, step.places)))
+            yield StepAnswer(MISSED, seen, tuple(carried_by_kernels(telling, step.places)))
 
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
@@ -76,7 +76,9 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
             eager = instead_of_compiling(analysis.compile)
             why = NothingToFuse(() if eager else tuple(absent))
-            yield StepAnswer(NOT_MEASURED, evidence=(*eager, *what_each_carries(step.kernels, step.places)), reason=why)
+            yield StepAnswer(
+                NOT_MEASURED, evidence=(*eager, *carried_by_kernels(step.kernels, step.places)), reason=why
+            )
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What limits count one by one besides kernels: copies, fills and blocking calls, and their rows."""
+"""The items that limits count besides kernels: copies, fills and blocking calls, and their rows."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Limits(TypedDict, total=False):
 
 
 class LimitsOfProfile(Limits, total=False):
-    """The limits, and what those kernels are that no table knows."""
+    """The limits, and the kernels that no table knows."""
 
     own_kernels: Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""What a limit is: a keyword, the reading of its value, the check, and the verdict with its rows of work."""
+"""The parts of a limit: a keyword, the reading of its value, the check, and the verdict with its rows of work."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OnRanks(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What one limit asked for, what was seen, and whether it holds."""
+    """The verdict on one limit: what it asked for, what was seen, and whether it holds."""
 
     limit: str = ""
     """The keyword, e.g. ``max_kernels``; ``check_limits`` fills it in."""
@@ -78,9 +78,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The value where it is a number, in the unit below; ``check_limits`` fills it in."""
     status: Status
     seen: tuple[AnySeen, ...] = ()
-    """What was seen."""
+    """The value that was seen, as facts."""
     number: float | None = None
-    """What was seen where it is a number."""
+    """The measured value where it is a number."""
     unit: Unit | None = None
     """The unit of the number and the bound."""
     reason: decoding.AnyReason | None = None
@@ -119,7 +119,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What was seen, or why that is not known, in words."""
+        """The measured value, or the reason why that is not known, in words."""
         rank = "" if self.rank is None else f"rank {self.rank}: "
         outcome = outcome_text(self.seen, self.in_step, self.reason)
         return f"{rank}{outcome}{self._not_counted}{self._on_ranks}"
@@ -297,7 +297,7 @@ def as_counts(value: object) -> dict[object, tuple[int, int] | None]:
 
 
 def counts_of(compiled: Callable[[Any], Compiled], value: object) -> dict[Compiled, tuple[int, int] | None]:
-    """Return what ``as_counts`` does, by the pattern that an entry is compiled to."""
+    """Return the counts of ``as_counts``, by the pattern that an entry is compiled to."""
     return {compiled(entry): count for entry, count in as_counts(value).items()}
 
 
@@ -319,7 +319,7 @@ def group_kernels(
 
 
 def _which(kernel: Kernel) -> tuple[object, ...]:
-    """Return what tells a kernel from the others of its step; a range makes its kernels anew for whoever asks."""
+    """Return the facts that tell a kernel from the others of its step; a range makes its kernels anew each time."""
     return kernel.start_ns, kernel.device, kernel.stream, kernel.name
 
 

@@ -36,7 +36,7 @@ def limit_in_one_line(verdict: Verdict) -> str:
 
 
 def measured_text(verdict: Verdict) -> str:
-    """Return what was seen, or why nothing was."""
+    """Return the measured value in words, or the reason why there is none."""
     measured = reason_line(verdict.text)
     return unmeasured_text(measured) if verdict.status == NOT_MEASURED else measured
 

@@ -55,7 +55,7 @@ def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
     return Counter({name: calls for name, calls in ops.items() if pattern.matches_op(name)})
 
 
-def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]:
+def _kernels_of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]:
     """Return the kernels of a step whose operators the recording does not show."""
     if not analysis.trace.device_kind.has_launches:
         return []  # Each is an operator.
@@ -89,7 +89,7 @@ def _untold_operators(unknown: Sequence[Kernel]) -> StepAnswer:
 
 
 def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[StepAnswer]:
-    unknown = _of_unknown_operators(analysis, step)
+    unknown = _kernels_of_unknown_operators(analysis, step)
     for pattern, count in counts.items():
         # An operator with a count of zero is forbidden.
         hits = _op_hits(step.ops if count is None or count[1] else step.ops_that_ran, pattern)
@@ -191,7 +191,7 @@ def _forbid_ops(
             yield none
         elif undecided := _undecided(analysis, step, pattern):
             yield _untold_operators(undecided)
-    if unknown := _of_unknown_operators(analysis, step):
+    if unknown := _kernels_of_unknown_operators(analysis, step):
         yield _untold_operators(unknown)
 
 

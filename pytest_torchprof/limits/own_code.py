@@ -1,4 +1,4 @@
-"""Whose code graph breaks and recompiles are in: that of the packages that a test calls its own, or of others."""
+"""The code in which graph breaks and recompiles are: of the packages that a test calls its own, or of others."""
 
 from __future__ import annotations
 

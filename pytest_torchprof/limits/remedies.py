@@ -201,21 +201,21 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
 
 
 def _about_waits(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> str:
-    """Return what to do about the waits by which a limit was missed, of each kind at its line: the longest first."""
+    """Return the remedy for the waits by which a limit was missed, of each kind at its line: the longest first."""
     operators_known = any(row.ops for row in verdict.rows)
     kinds: dict[str, list[WorkRow]] = {}
     for row in verdict.rows:
         if not row.also_ran:
-            kinds.setdefault(_of_call(row, operators_known=operators_known), []).append(row)
+            kinds.setdefault(_call_remedy(row, operators_known=operators_known), []).append(row)
     remedies = [
-        f"{_where(verdict, rows)}{remedy}" if remedy else _of_operators(verdict, rows, why)
+        f"{_where(verdict, rows)}{remedy}" if remedy else _operator_remedy(verdict, rows, why)
         for remedy, rows in kinds.items()
     ]
     return "; ".join([*(remedies or [_READ_NONE]), _MEANT_WAITS])
 
 
-def _of_call(row: WorkRow, *, operators_known: bool) -> str:
-    """Return what to do about a wait that its own name explains; empty for one of an operator, or of a copy."""
+def _call_remedy(row: WorkRow, *, operators_known: bool) -> str:
+    """Return the remedy for a wait that its own name explains; empty for one of an operator, or of a copy."""
     if "Free" in row.name:
         return _NOT_FREED
     # Operators wait for streams alone: where none are recorded, one may have called it.
@@ -223,7 +223,7 @@ def _of_call(row: WorkRow, *, operators_known: bool) -> str:
     return _NOT_ASKED if asked else ""
 
 
-def _of_operators(verdict: Verdict, rows: Sequence[WorkRow], why: Callable[[str], Sequence[Finding]]) -> str:
+def _operator_remedy(verdict: Verdict, rows: Sequence[WorkRow], why: Callable[[str], Sequence[Finding]]) -> str:
     finding = telling_of(verdict, why)
     if finding is None:
         return f"{_where(verdict, rows)}{_READ_NONE}"
@@ -236,7 +236,7 @@ def _where_of(finding: Finding) -> str:
 
 
 def _where(verdict: Verdict, shown: Iterable[WorkRow]) -> str:
-    """Return the lines to change, where all work that is shown is what must not run; else an empty text."""
+    """Return the lines to change, where all work that is shown must not run; else an empty text."""
     rows = [row for row in shown if not row.also_ran and row.line is not None]
     if verdict.limit not in _AT_ITS_LINES or not rows:
         return ""
@@ -248,7 +248,7 @@ def _where(verdict: Verdict, shown: Iterable[WorkRow]) -> str:
 
 
 def _about_break(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> str:
-    """Return what to do about the graph breaks that miss the limit or explain it; empty where that is not known."""
+    """Return the remedy for the graph breaks that miss the limit or explain it; empty where none is known."""
     if verdict.limit == "max_graph_breaks":
         breaks = [fact for fact in verdict.evidence if isinstance(fact, GraphBreakLine)]
         kinds = {_kind_of_break(fact.why) for fact in breaks}
@@ -275,14 +275,14 @@ def _own(verdict: Verdict) -> str:
 
 
 def _kind_of_break(why: AnyCompilerEvent | str) -> str:
-    """Return what to do about a graph break of a known kind, by what Dynamo says of it; empty for others."""
+    """Return the remedy for a graph break of a known kind, by the reason that Dynamo gives; empty for others."""
     if isinstance(why, DataDependentJump):
         return _BREAKS[_OF_DATA]
     return next((how for beginning, how in _BREAKS.items() if str(why).startswith(beginning)), "")
 
 
 def _called_by(verdict: Verdict) -> str:
-    """Return what calls the forbidden operators that nobody calls by name, in parentheses; else an empty text."""
+    """Return the callers of the forbidden operators that nobody calls by name, in parentheses; else an empty text."""
     ran = [row.name for row in verdict.rows] if verdict.limit == "forbid_ops" else []
     causes = dict.fromkeys(_CALLED_BY[name] for name in ran if name in _CALLED_BY)
     return f" ({'; '.join(causes)})" if causes else ""

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Seen(Statement, frozen=True, tag_field="seen"):
-    """What a limit saw of the measurement that it judges."""
+    """The value that a limit saw in the measurement that it judges."""
 
 
 class InWords(Seen, frozen=True):
-    """What a limit of another plugin saw, in its own words."""
+    """The value that a limit of another plugin saw, in its own words."""
 
     SENTENCE = "{said}"
 

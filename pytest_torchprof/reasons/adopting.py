@@ -98,7 +98,7 @@ class ExportSkipped(Reason, frozen=True):
     MEANING = "torch 2.15 goes on without a recording where its monitor has no CUPTI of 13.2 or newer for itself"
 
     because: str
-    """What the monitor said."""
+    """The message of the monitor."""
     there: int
     after_s: float | None
     """For how long the others were waited for; None if they were not."""

@@ -1,4 +1,4 @@
-"""What each code means and what to do, as articles: ``torchprof explain`` prints one, pages in docs/ hold all."""
+"""The articles on codes: ``torchprof explain`` prints one, pages in docs/ hold all."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _rows(row: Explained, kinds: Iterable[type[Reason]]) -> Iterator[tuple[str, 
     alike: dict[tuple[str, str], list[str]] = {}
     # Which module is imported first differs from process to process.
     for kind in sorted(kinds, key=lambda kind: kind.__module__):
-        alike.setdefault(_what_it_means(row, kind), []).append(_text(kind))
+        alike.setdefault(_meaning_and_remedy(row, kind), []).append(_text(kind))
     for text, meaning, remedy in row.texts:
         alike.setdefault((meaning, remedy), []).append(text)
     for (meaning, remedy), texts in alike.items():
@@ -173,7 +173,7 @@ def _rows(row: Explained, kinds: Iterable[type[Reason]]) -> Iterator[tuple[str, 
         yield "<br>".join(shown), meaning, remedy
 
 
-def _what_it_means(row: Explained, kind: type[Reason]) -> tuple[str, str]:
+def _meaning_and_remedy(row: Explained, kind: type[Reason]) -> tuple[str, str]:
     remedy = kind.ADVICE or _advice(example(kind, _VALUES).remedy)
     return (kind.MEANING, remedy) if kind.MEANING or remedy else (row.meaning, row.remedy)
 

@@ -20,7 +20,7 @@ class NothingToRename(Reason, frozen=True):
     file: str
     """The file's name."""
     tests: tuple[str, ...]
-    """Those of the file that have entries."""
+    """The tests of the file that have entries."""
 
     @property
     def sentence(self) -> str:

@@ -14,7 +14,7 @@ _ANEW: Final = "restore it from version control, or delete it and record it agai
 
 
 class _OfBaseline:
-    """What a baseline file is instead of one."""
+    """The base of reasons why a file is no baseline."""
 
     __slots__ = ()
     REMEDY = _ANEW

@@ -29,7 +29,7 @@ class CachesMoved(Reason, frozen=True):
 
 
 class FoundOfThisProcess(Reason, frozen=True):
-    """What was found in a cache may be from the same process, before the measurement."""
+    """The entries found in a cache may be from the same process, before the measurement."""
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = (

@@ -93,7 +93,7 @@ class BuffersFull(Reason, frozen=True):
 
 
 class OtherThreadNotDone(Reason, frozen=True):
-    """What a step handed to another thread was not done in time."""
+    """Work that a step handed to another thread was not done in time."""
 
     CODE = Code.OTHER_THREAD
     SENTENCE = (
@@ -245,7 +245,7 @@ class CodeRaised(Reason, frozen=True):
 
 
 class NotReadBack(Reason, frozen=True):
-    """What was recorded cannot be read."""
+    """The recording that was written cannot be read."""
 
     cause: AnyWhyUnreadable | str
     """In reports of earlier versions a text."""

@@ -1,4 +1,4 @@
-"""What errors and reasons are called: short words that stay, which ``torchprof explain`` knows.
+"""The codes of errors and reasons: short words that stay, which ``torchprof explain`` knows.
 
 They stand in brackets at the end of a text: "max_kernels=-1: expected a whole number from 0, got -1 [bad-value]".
 """

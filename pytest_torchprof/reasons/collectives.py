@@ -1,4 +1,4 @@
-"""What is not known of a collective, and how a rank's collectives differ from those of the others."""
+"""The gaps in what is known of a collective, and how a rank's collectives differ from those of the others."""
 
 from __future__ import annotations
 

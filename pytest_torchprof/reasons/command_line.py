@@ -75,7 +75,7 @@ class NameTooLong(Reason, frozen=True):
 
 
 class Needed(Phrase):
-    """What a command cannot do without."""
+    """The options that a command cannot do without."""
 
     LIMIT = "limit", "at least one --limit NAME=VALUE"
     LIMIT_OR_CHANGED = "limit-or-changed", "--limit NAME=VALUE, or --changed"
@@ -132,7 +132,7 @@ class OptionsExclude(Reason, frozen=True):
 
 
 class SaysDevice(Phrase):
-    """What says itself which device was measured."""
+    """The files that say themselves which device was measured."""
 
     REPORT = "report", "a report"
     BASELINE = "baseline", "a baseline"
@@ -150,7 +150,7 @@ class DeviceNotAsked(Reason, frozen=True):
 
 
 class OptionTakes(Phrase):
-    """What an option takes."""
+    """The values that an option takes."""
 
     JUDGED = "judged", "counts, times or counts,times"
     RUNS_KEPT = "runs-kept", "how many runs stay, 1 or more"
@@ -171,7 +171,7 @@ class WrongOption(Reason, frozen=True):
 
 
 class AllowedForNoReason(Reason, frozen=True):
-    """What a run missed is to be allowed, and no reason is given."""
+    """A miss of a run is to be allowed, and no reason is given."""
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False

@@ -10,7 +10,7 @@ from pytest_torchprof.text.suggestions import choice_advice
 
 
 class RunPart(Phrase):
-    """What makes one run out of several commands."""
+    """The parts that make one run out of several commands."""
 
     VERSION = "version", "code: it is of another version of pytest-torchprof"
     SOURCES = "sources", "sources"
@@ -55,7 +55,7 @@ class RulesIdle(Reason, frozen=True):
 
 
 class Quantity(Phrase):
-    """What a bound on a process is given as."""
+    """The kind of quantity that bounds a process."""
 
     SIZE = "size", 'a size such as "{example}"'
     DURATION = "duration", 'a duration such as "{example}", or seconds as a number'

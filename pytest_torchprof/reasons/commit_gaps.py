@@ -43,7 +43,7 @@ class TestSkipped(CommitGap, frozen=True):
     SENTENCE = "it was skipped: {explanation}"
 
     explanation: str
-    """What the skip says."""
+    """The text of the skip."""
 
 
 class NotCollectable(CommitGap, frozen=True):

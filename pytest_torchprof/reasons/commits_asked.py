@@ -79,7 +79,7 @@ class NotInShallowClone(Reason, frozen=True):
     command: str
     """The one that fetches it."""
     branch: str | None
-    """What it is called then; None where it keeps its name."""
+    """The new name; None where it keeps its name."""
 
     @property
     def sentence(self) -> str:

@@ -42,7 +42,7 @@ class PythonAndInstall(Reason, frozen=True):
 
 
 class OneOfSeveral(Reason, frozen=True):
-    """What starts processes of its own runs as a rank of a job."""
+    """A command or option that starts processes of its own is given to a rank of a job."""
 
     CODE = Code.BAD_OPTION
     FOR_THE_DOCTOR = False

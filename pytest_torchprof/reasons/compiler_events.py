@@ -8,7 +8,7 @@ from pytest_torchprof.reasons.statement import Statement
 
 
 class CompilerEvent(Statement, frozen=True, tag_field="cause"):
-    """What is known of a graph break, a recompile, or a CUDA graph that was not made, beside torch's words."""
+    """The facts on a graph break, a recompile, or a CUDA graph that was not made, besides torch's words."""
 
 
 class TorchSilent(CompilerEvent, frozen=True):

@@ -24,7 +24,7 @@ class _KnownAsTheFirst:
 
     @property
     def code(self) -> Code | None:
-        """What users know it by."""
+        """The code that users know it by."""
         return self.whys[0].code
 
 
@@ -87,7 +87,7 @@ class Several(_KnownAsTheFirst, Reason, frozen=True):
 
 
 class InStep(_KnownAsTheFirst, Reason, frozen=True):
-    """What is not known of one step."""
+    """A fact of one step is not known."""
 
     whys: tuple[decoding.AnyReason, ...]
     step: StepTitle | None
@@ -101,7 +101,7 @@ class InStep(_KnownAsTheFirst, Reason, frozen=True):
 
 
 class CuptiUser(OncePhrase):
-    """What may have CUPTI besides torch.profiler."""
+    """A program that may have CUPTI besides torch.profiler."""
 
     PROTON = "proton", "Proton (triton.profiler)"
     JAX = "jax", "JAX (jax.profiler)"
@@ -155,7 +155,7 @@ class AllowanceUntold(Reason, frozen=True):
     allowed: tuple[str, ...]
     count: int
     noun: str
-    """What is counted: "blocking call"."""
+    """The noun that is counted: "blocking call"."""
     because: decoding.AnyReason
 
     @property

@@ -113,7 +113,7 @@ class MeasurementFault(Phrase):
 
 
 class ImpossibleMeasurement(Reason, frozen=True):
-    """What a record says of a measurement cannot be."""
+    """A measurement in a record cannot be as the record has it."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False

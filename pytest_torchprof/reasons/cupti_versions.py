@@ -24,6 +24,6 @@ NUMBERS_GRAPHS_WRONGLY: Final = range(130101)
 
 
 def name_of(version: int) -> str:
-    """Return what a version is called, by its number: "CUDA 13.0 (API 130000)", "API 29" where CUDA's is not known."""
+    """Return the name of a version, by its number: "CUDA 13.0 (API 130000)", "API 29" where CUDA's is not known."""
     release = f"{version // 10000}.{version // 100 % 100}" if version >= 130000 else _CUDA.get(version)
     return f"CUDA {release} (API {version})" if release else f"API {version}"

@@ -43,7 +43,7 @@ def from_stored(stored: Mapping[str, Any] | str | None) -> Reason | None:
 
 
 def to_stored(reason: Reason | None) -> dict[str, Any] | None:
-    """Return what is kept of a reason where there may be none."""
+    """Return the stored form of a reason, None for none."""
     return None if reason is None else reason.to_plain()
 
 

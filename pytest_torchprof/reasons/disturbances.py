@@ -1,4 +1,4 @@
-"""What disturbed the machine while times were taken, and what is not known of that: remarks that change no verdict."""
+"""Disturbances of the machine while times were taken, and gaps in what is known of them; no verdict changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Brake(Phrase):
 
 
 class Disturbance(Statement, frozen=True, tag_field="disturbance"):
-    """What disturbed the machine, or may have."""
+    """An event that disturbed the machine, or may have."""
 
 
 class SlowedDown(Disturbance, frozen=True):

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions a user may catch.
+"""The exceptions that a user may catch.
 
 Each gives `pytest_torchprof.errors` as its module, where users find it: a traceback prints that before the message.
 """
@@ -32,7 +32,7 @@ class TorchprofError(Exception):
     __module__ = "pytest_torchprof.errors"
 
     code: str | None = None
-    """What this kind of error is called, "recording-cut-off"; None where another plugin raises one without."""
+    """The name of this kind of error, "recording-cut-off"; None where another plugin raises one without."""
 
     _reason: Reason | None = None
     _texts = ErrorTexts()
@@ -57,7 +57,7 @@ class TorchprofError(Exception):
 
     @property
     def text(self) -> str:
-        """What it says, without its code."""
+        """The text, without its code."""
         return str(self.args[0]) if self.args else ""
 
     @property
@@ -203,7 +203,7 @@ class UnreadableRecording(TorchprofError):
 
     code = Code.RECORDING_DAMAGED
     cause: WhyUnreadable | None = None
-    """What is wrong with the file, as data, where its content was read."""
+    """The fault of the file, as data, where its content was read."""
 
     @classmethod
     def of(cls, cause: WhyUnreadable, path: str) -> UnreadableRecording:

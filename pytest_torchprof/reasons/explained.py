@@ -1,4 +1,4 @@
-"""What is explained of *not measured* and its codes beside the kinds of reasons that have them.
+"""The explanations of *not measured* and its codes besides the kinds of reasons that have them.
 
 ``reasons.articles`` puts the rows together with the kinds; the pages of messages and ``torchprof explain`` show that.
 All is Markdown, with links as pages in ``docs/`` have them; one to a code, ``(#lost-kernels)``, leads to its page.
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Explained(NamedTuple):
-    """What there is to say of a word; a code whose kinds say it all has no row."""
+    """The explanation of a word; a code whose kinds say it all has no row."""
 
     about: str = ""
     """Paragraphs in front of the table."""
     meaning: str = ""
     """The meaning of those kinds of a code that have none of their own."""
     remedy: str = ""
-    """What to do about these."""
+    """The remedy for these."""
     texts: tuple[tuple[str, str, str], ...] = ()
     """Texts that belong to no reason, what each means, and what to do; the second is empty where the text says it."""
 

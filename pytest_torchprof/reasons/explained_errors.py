@@ -1,4 +1,4 @@
-"""What is explained of errors: of what users write, of files, of other commits, and of stores."""
+"""The explanations of errors: of what users write, of files, of other commits, and of stores."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class RanksOnOneSide(Reason, frozen=True):
     REMEDY = "compare jobs of the same ranks"
 
     ranks: tuple[int, ...]
-    """Those of one of them only."""
+    """The ranks of one of them only."""
 
     @property
     def sentence(self) -> str:
@@ -209,7 +209,7 @@ class NoTestFileYet(Reason, frozen=True):
 
 
 class NeitherTestNorFile(Reason, frozen=True):
-    """What is to be renamed has not the form of a test's id, nor that of a file."""
+    """The name to rename has neither the form of a test's id nor that of a file."""
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False

@@ -19,7 +19,7 @@ class NoFurtherProcess(Reason, frozen=True):
 
 
 class NoSuchEngine(Reason, frozen=True):
-    """What is named is of none of the forms in which engines are named."""
+    """The engine is in none of the forms in which engines are named."""
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False

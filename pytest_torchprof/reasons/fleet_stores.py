@@ -9,7 +9,7 @@ from pytest_torchprof.text import enumerated
 
 
 class LibraryMissing(Reason, frozen=True):
-    """What an address or an option needs is not installed."""
+    """The library that an address or an option needs is not installed."""
 
     CODE = Code.BAD_USAGE
     FOR_THE_DOCTOR = False
@@ -18,9 +18,9 @@ class LibraryMissing(Reason, frozen=True):
     name: str
     """An address, or an option with its value."""
     modules: tuple[str, ...]
-    """What is missing."""
+    """The missing modules."""
     command: str
-    """What installs it."""
+    """The command that installs it."""
 
     @property
     def sentence(self) -> str:

@@ -7,7 +7,7 @@ from pytest_torchprof.reasons.reason import Reason
 
 
 def words_of_git(error: str, status: int | None) -> str:
-    """Return what git wrote before it ended, otherwise how it ended; ``status`` is None where others ended it."""
+    """Return the text that git wrote, or else how it ended; ``status`` is None where others ended it."""
     return error or ("it was ended" if status is None else f"git ended with status {status}")
 
 

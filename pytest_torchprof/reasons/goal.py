@@ -1,4 +1,4 @@
-"""What a rank of a job is about to reach: it announces that to those that wait for it."""
+"""The goal that a rank of a job is about to reach, which it announces to the ranks that wait for it."""
 
 from __future__ import annotations
 

@@ -61,12 +61,12 @@ class CuptiRefusal(Struct, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> str:
-        """What to do about it; empty where nothing is known of it."""
+        """The advice on the error; empty where there is none."""
         return _OF_CUPTI.get(self.error, "")
 
 
 class DeviceTrouble(Phrase):
-    """What keeps a device from being used, with what to do about it."""
+    """A condition that keeps a device from being used, with the remedy."""
 
     MEMORY_FULL = "memory-full", "end the processes that hold its memory (nvidia-smi lists them), or take another GPU"
     TAKEN = (
@@ -90,7 +90,7 @@ class DeviceUnusable(Reason, frozen=True):
     device: str
     error: str
     cause: DeviceTrouble | None = None
-    """What the error is known to mean."""
+    """The known cause of the error."""
 
     @property
     def remedy(self) -> str:
@@ -125,7 +125,7 @@ class NoKernelsRecorded(Reason, frozen=True):
     fresh_kernels: int | None = None
     """How many kernels a fresh process recorded; None if it did not get that far."""
     refusals: tuple[CuptiRefusal, ...] = ()
-    """What CUPTI refused there."""
+    """The refusals of CUPTI there."""
     error: AnyFreshFailure | str | None = None
     """Why the fresh process did not come to an end; a text where Python says it, and in earlier versions always."""
     tools: tuple[str, ...] = ()

@@ -74,7 +74,7 @@ class NotMeasuredThere(Reason, frozen=True):
 
     machine: str
     machines: tuple[str, ...]
-    """Those on which it was."""
+    """The machines on which it was."""
 
     @property
     def sentence(self) -> str:
@@ -151,7 +151,7 @@ class NoReportKept(Reason, frozen=True):
     run: str
     version: str
     forms: tuple[str, ...]
-    """What can be made of the record."""
+    """The forms that the record can be made into."""
 
     @property
     def sentence(self) -> str:
@@ -171,7 +171,7 @@ class OnlyStoppedRuns(Reason, frozen=True):
 
 
 class NoRecordThere(Reason, frozen=True):
-    """What is to be taken into a history has no record of a run."""
+    """The source to take into a history has no record of a run."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False

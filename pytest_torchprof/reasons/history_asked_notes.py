@@ -74,7 +74,7 @@ class NoRecordOfProject(Reason, frozen=True):
 
     project: str
     projects: tuple[str, ...]
-    """Those of which it has records."""
+    """The projects of which it has records."""
 
     @property
     def sentence(self) -> str:

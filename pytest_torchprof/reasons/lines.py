@@ -41,7 +41,7 @@ class RepeatRanOthers(Reason, frozen=True):
 
 
 class RepeatWentElsewhere(Reason, frozen=True):
-    """What a limit has exceptions for happened more or less often in the repeat, or somewhere else."""
+    """The work that a limit has exceptions for happened more or less often in the repeat, or somewhere else."""
 
     CODE = Code.LINES_NOT_KNOWN
     SENTENCE = (

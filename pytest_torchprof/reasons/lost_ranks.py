@@ -26,7 +26,7 @@ class StoppedAt(Struct, frozen=True):
 
 
 class CacheProcess(Phrase):
-    """What a process is for that measures a test of ``compile_cache``."""
+    """The purpose of a process that measures a test of ``compile_cache``."""
 
     FILLS = "fills", "the process that fills the caches"
     COLD = "cold", "the process with cold caches"
@@ -111,7 +111,7 @@ class RankStoodStill(Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     goal: Goal | str | None
-    """What it had not reached, None if it had not begun its tests; in reports of earlier versions a text."""
+    """The goal that it had not reached, None if it had not begun its tests; in reports of earlier versions a text."""
     waited: bool
     """Whether it waited for the other ranks there."""
     at: StoppedAt | str

@@ -313,7 +313,7 @@ class _WrongGraphNumbers:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice on what to do about it."""
         is_known = self.cupti is None or self.cupti in cupti_versions.NUMBERS_GRAPHS_WRONGLY
         return _NEWER_CUPTI if is_known else _REPORT_IT
 

@@ -68,7 +68,7 @@ class NoGpuHere(Reason, frozen=True):
 
     because: AnyWhyNoGpu
     limits: tuple[str, ...] = ()
-    """Those that only a GPU can answer."""
+    """The limits that only a GPU can answer."""
     number: str | None = None
     """The number of a profile that was read, where no limit is asked for."""
 

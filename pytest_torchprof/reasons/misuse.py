@@ -50,7 +50,7 @@ class LimitsSetInside(Reason, frozen=True):
 
 
 class Takes(Phrase):
-    """What a call takes."""
+    """The arguments that a call takes."""
 
     FUNCTION = "function", "a function and its arguments"
     LABEL = "label", "a label, a text that is not empty"

@@ -97,7 +97,7 @@ class NoSuchOperator(Reason, frozen=True):
 
 
 class OnlyNamespace(Reason, frozen=True):
-    """What is asked for is the namespace of operators."""
+    """The name asked for is the namespace of operators."""
 
     CODE = Code.NO_SUCH_OPERATOR
     SENTENCE = "{written!r} is a namespace: all of its operators are '{written}::*'"
@@ -107,7 +107,7 @@ class OnlyNamespace(Reason, frozen=True):
 
 
 class PartOfOperators(Reason, frozen=True):
-    """What is asked for is a part of operators' names."""
+    """The name asked for is a part of operators' names."""
 
     CODE = Code.NO_SUCH_OPERATOR
     SENTENCE = "no operator is called {written!r}, and it is a part of words of {operators:list}: write these"

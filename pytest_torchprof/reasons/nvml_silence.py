@@ -18,7 +18,7 @@ class NvmlSilence(Statement, frozen=True, tag_field="cause"):
 
     @property
     def remedy(self) -> str:
-        """What the owner of the machine can do where it is broken; else empty."""
+        """The remedy for the owner of the machine where it is broken; else empty."""
         return ""
 
 

@@ -116,7 +116,7 @@ class NothingToFuse(Reason, frozen=True):
     ADVICE = "compile the code; take a name from the list of what the kernels carry"
 
     absent: tuple[str, ...]
-    """Those that no kernel carries; empty where nothing was compiled at all."""
+    """The operators that no kernel carries; empty where nothing was compiled at all."""
 
     @property
     def sentence(self) -> str:

@@ -22,7 +22,7 @@ class RankProcess(Struct, frozen=True):
     host: str
 
     def __str__(self) -> str:
-        """Return what a person looks for."""
+        """Return the process's id and host, by which a person finds it."""
         return f"pid {self.pid} on {self.host}"
 
 
@@ -156,7 +156,7 @@ class RankElsewhere(Reason, frozen=True):
     test: str | None
     """The test that it is in, empty where it is in none; None where it is in this one, in another measurement."""
     label: str | None = None
-    """What that measurement is called."""
+    """The name of that measurement."""
     not_collected: str | None = None
     """This test, where the rank has not collected it."""
 

@@ -98,7 +98,7 @@ class NoGpuOperations(Reason, frozen=True):
 
 
 class EarlierWork(Reason, frozen=True):
-    """What was launched before the recording began still ran in the steps."""
+    """Work that was launched before the recording began still ran in the steps."""
 
     CODE = Code.EARLIER_WORK
     SENTENCE = (

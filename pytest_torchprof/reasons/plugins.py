@@ -9,7 +9,7 @@ from pytest_torchprof.reasons.statement import Phrase
 
 
 class Brings(Phrase):
-    """What a plugin may bring."""
+    """The things that a plugin may bring."""
 
     LIMITS = "limits", "a list of limits"
     LIMIT = "limit", "a Limit"
@@ -32,7 +32,7 @@ class BringsSomethingElse(Reason, frozen=True):
 
 
 class Lack(Phrase):
-    """What a limit, or a rule for findings, has to have."""
+    """A requirement that a limit, or a rule for findings, does not meet."""
 
     NAME = "name", "its name is a keyword of the marker, so a name as Python has them"
     FUNCTIONS = "functions", "read and check are functions"

@@ -1,4 +1,4 @@
-"""What a reason is: a statement that says why something is not measured, with its code and what to do."""
+"""The base of reasons: a statement that says why something is not measured, with its code and what to do."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Reason(Statement, frozen=True, tag_field="reason"):
 
     @property
     def code(self) -> Code | None:
-        """What users know it by; None for words from elsewhere that have no code."""
+        """The code that users know it by; None for words from elsewhere that have no code."""
         return self.CODE
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The advice on what to do about it."""
         return self.words(self.REMEDY)
 
     @property
     def action(self) -> str:
-        """What a failure asks to do; empty where that takes more than a line."""
+        """The action that a failure asks for; empty where that takes more than a line."""
         return self.ACTION
 
     @property
@@ -68,7 +68,7 @@ class KnownAsItsCause:
 
     @property
     def code(self) -> Code | None:
-        """What users know it by."""
+        """The code that users know it by."""
         return self.why.code
 
 

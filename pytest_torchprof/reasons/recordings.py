@@ -9,14 +9,14 @@ from pytest_torchprof.reasons.unreadable import AnyWhyUnreadable  # noqa: TC001 
 
 
 class _NotRead:
-    """What cannot be read, for a cause that users look up."""
+    """The base of reasons that something cannot be read, for a cause that users look up."""
 
     __slots__ = ()
     cause: AnyWhyUnreadable
 
     @property
     def code(self) -> Code:
-        """What users know it by."""
+        """The code that users know it by."""
         return self.cause.CODE
 
 
@@ -58,7 +58,7 @@ class RecordedElsewhere(Reason, frozen=True):
 
 
 class GpuWasMeasured(Reason, frozen=True):
-    """A recording has a GPU's work, and is asked for as that of a device without one."""
+    """A recording has a GPU's work, and is asked for as the recording of a device without launches."""
 
     CODE = Code.NOT_IN_RECORDING
     FOR_THE_DOCTOR = False
@@ -151,7 +151,7 @@ class CompiledBefore(Reason, frozen=True):
 
 
 class Absent(Phrase):
-    """What a recording lacks, from which a number would be worked out."""
+    """A part that a recording lacks, from which a number would be worked out."""
 
     LAUNCHES = "launches", "the recording has GPU operations without their launches"
     CALLS = "calls", "the recording has GPU operations and no calls of the runtime, so waits cannot be told"
@@ -213,7 +213,7 @@ class NoRecordingOfRank(Reason, frozen=True):
 
 
 class NothingWasRun(Reason, frozen=True):
-    """What the code returned is asked of a recording that was read."""
+    """The code's result is asked of a recording that was read."""
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "there is no result: the profile was read from a recording, the code was not run"
@@ -284,7 +284,7 @@ class NoSuchStep(Reason, frozen=True):
     step: str
     path: str
     steps: tuple[str, ...]
-    """Those that it has; empty where the whole recording is one."""
+    """The steps that it has; empty where the whole recording is one."""
 
     @property
     def sentence(self) -> str:

@@ -10,7 +10,7 @@ from pytest_torchprof.reasons.unreadable import InsteadOfFile
 
 
 class OfRecord(KnownAsItsCause, Reason, frozen=True):
-    """What is wrong with one record."""
+    """The fault of one record."""
 
     FOR_THE_DOCTOR = False
 
@@ -29,7 +29,7 @@ class InTheWay(KnownAsItsCause, Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     why: decoding.AnyReason
-    """What is wrong with the damaged one."""
+    """The fault of the damaged one."""
     file: str
 
     @property
@@ -38,7 +38,7 @@ class InTheWay(KnownAsItsCause, Reason, frozen=True):
 
 
 class NoRecordOfRun(Reason, frozen=True):
-    """What a file holds does not have the form of a record."""
+    """The content of a file does not have the form of a record."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False
@@ -48,7 +48,7 @@ class NoRecordOfRun(Reason, frozen=True):
 
 
 class ContentInstead(Phrase):
-    """What a file holds that does not begin as records do."""
+    """The content of a file that does not begin as records do."""
 
     NOTHING = "nothing", "the file is empty"
     ZIP = "zip", "it is a ZIP archive, and is not called .zip"
@@ -144,7 +144,7 @@ class ArchiveInArchive(Reason, frozen=True):
 
 
 class NoNote(Reason, frozen=True):
-    """What should be a note in a history is none."""
+    """The entry of a history that should be a note is none."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False
@@ -176,7 +176,7 @@ class FiguresAlone(Reason, frozen=True):
 
 
 class ResultsUnreadable(Reason, frozen=True):
-    """What a record holds for reports has a form that this version does not know."""
+    """The results in a record have a form that this version does not know."""
 
     CODE = Code.BAD_RECORD
     FOR_THE_DOCTOR = False
@@ -230,9 +230,9 @@ class ProjectUnknown(Reason, frozen=True):
 
     option: str
     project: str | None
-    """That of the record; None where it names none."""
+    """The project of the record; None where it names none."""
     history: str | None
-    """That of the history; None where its records name none."""
+    """The project of the history; None where its records name none."""
     in_repository: bool
     """Whether the run was in a repository."""
 

@@ -16,7 +16,7 @@ class _OfCommand:
 
     @property
     def code(self) -> Code:
-        """What users know it by: what installs, or what is to run, is named by another option."""
+        """The code that users know it by: what installs, or what is to run, is named by another option."""
         return Code.INSTALL_FAILED if self.installs else Code.BAD_OPTION
 
 

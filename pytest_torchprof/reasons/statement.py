@@ -1,4 +1,4 @@
-"""What a statement is: facts of a known kind, whose words are made where somebody reads them."""
+"""The base of statements: facts of a known kind, whose words are made where somebody reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the steps of an entry of a baseline."""
+"""The flaws in the steps of a baseline's entry."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class OfStore(KnownAsItsCause, Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     store: str
-    """What messages call it: never with a password."""
+    """The store's name in messages: never with a password."""
     why: decoding.AnyReason
 
     @property
@@ -105,7 +105,7 @@ class SqliteOnNetwork(Reason, frozen=True):
 
 
 class LibrariesNotInstalled(Reason, frozen=True):
-    """What reaches a store is not installed."""
+    """The libraries that reach a store are not installed."""
 
     CODE = Code.UNUSABLE_STORE
     FOR_THE_DOCTOR = False
@@ -122,7 +122,7 @@ class LibrariesNotInstalled(Reason, frozen=True):
 
 
 class LibraryNotLoaded(Reason, frozen=True):
-    """What reaches a store is installed, and is too old or damaged."""
+    """The library that reaches a store is installed, and is too old or damaged."""
 
     CODE = Code.UNUSABLE_STORE
     FOR_THE_DOCTOR = False
@@ -133,7 +133,7 @@ class LibraryNotLoaded(Reason, frozen=True):
 
 
 class StoreUse(Phrase):
-    """What was to be done with a store."""
+    """The use of a store that failed."""
 
     READ = "read", "cannot be read"
     WRITE = "write", "cannot be written"
@@ -181,7 +181,7 @@ class EarlierSchema(Reason, frozen=True):
     ADVICE = "run that command"
 
     revision: str | None
-    """That of its tables; None where there are none."""
+    """The revision of its tables; None where there are none."""
     needed: str
     command: str
     """The one that upgrades it."""

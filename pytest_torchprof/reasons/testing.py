@@ -167,7 +167,7 @@ class CalledDifferentlyOften(Reason, frozen=True):
     ADVICE = "ask for the same on all ranks"
 
     ranks: tuple[CallsOfRank, ...]
-    """What each of them is to do, in the order of the ranks."""
+    """The calls of each of them, in the order of the ranks."""
 
     @property
     def sentence(self) -> str:

@@ -58,7 +58,7 @@ class EndedBeforeTimes(Reason, frozen=True):
     ADVICE = "look at that reason: a test must pass when it runs only with the other timed ones"
 
     message: str
-    """What the result says of it."""
+    """The remark on it in the result."""
 
 
 class OtherConditions(Reason, frozen=True):

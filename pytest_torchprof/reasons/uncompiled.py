@@ -1,4 +1,4 @@
-"""What kept code from being compiled, as far as a recording shows it: each cause with its facts."""
+"""The causes that kept code from being compiled, as far as a recording shows them: each with its facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_torchprof.reasons.statement import Statement
 
 
 class CompileSetting(Statement, frozen=True, tag_field="setting"):
-    """What lets compiled functions run as they are."""
+    """A setting that lets compiled functions run as they are."""
 
 
 class StanceSet(CompileSetting, frozen=True):
@@ -34,7 +34,7 @@ class UnderMode(CompileSetting, frozen=True):
 
 
 class OnlyRun(CompileSetting, frozen=True):
-    """What is compiled may run, and nothing else is to be compiled."""
+    """Compiled code may run, and nothing else is to be compiled."""
 
     SENTENCE = "torch._dynamo.run was in force"
 
@@ -63,7 +63,7 @@ else:
 
 
 class WhyUncompiled(Statement, frozen=True, tag_field="cause"):
-    """What may have kept code from being compiled."""
+    """A cause that may have kept code from being compiled."""
 
 
 class NeverUsed(WhyUncompiled, frozen=True):
@@ -82,7 +82,7 @@ class SettingInForce(WhyUncompiled, frozen=True):
 
 
 class SkippedAsTorchs(WhyUncompiled, frozen=True):
-    """What was to be compiled is a function of torch's own, which Dynamo leaves alone."""
+    """The function to compile is one of torch's own, which Dynamo leaves alone."""
 
     SENTENCE = "{function} ({file}:{line}) is torch's own code: torch.compile skips it"
 

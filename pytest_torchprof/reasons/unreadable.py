@@ -273,7 +273,7 @@ class JsonInvalid(WhyUnreadable, frozen=True):
 
 
 class Excess(Phrase):
-    """What a file has more of than any recording; the bound stands in the place of the braces."""
+    """The ways in which a file exceeds any recording; the bound stands in the place of the braces."""
 
     UNPACKED = "unpacked", "unpacks to more than {} MiB of text"
     UNCUT = "uncut", "holds, without a border between two events, more than {} MiB of text"
@@ -301,7 +301,7 @@ class TooLarge(WhyUnreadable, frozen=True):
 
 
 class Oddity(Phrase):
-    """What is wrong with the value of an event's entry."""
+    """The oddity in the value of an event's entry."""
 
     NO_TIME = "no-time", "should be a number of microseconds but is"
     TOO_LATE = "too-late", "is larger than any time stamp in microseconds:"
@@ -360,7 +360,7 @@ class NewerSchema(WhyUnreadable, frozen=True):
 
 
 class Expected(Phrase):
-    """What an entry of our key has to be."""
+    """The type that an entry of our key must have."""
 
     INT = "int", "a whole number"
     STR = "str", "a text"

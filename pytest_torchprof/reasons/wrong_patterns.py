@@ -10,7 +10,7 @@ from pytest_torchprof.text.suggestions import choice_advice
 
 
 class PatternForm(Phrase):
-    """What says which kernels are meant, or what kernels are."""
+    """The form of a pattern on kernels, or of a declaration of kernels."""
 
     KERNEL = "kernel", KERNEL
     OWN_KERNELS = (
@@ -138,7 +138,7 @@ class NotSpelledSo(Reason, frozen=True):
 
 
 class OfOtherLimit(Reason, frozen=True):
-    """What a pattern on kernels names is no kernel, and has a limit of its own."""
+    """The pattern names no kernel, and its operation has a limit of its own."""
 
     CODE = Code.BAD_PATTERN
     SENTENCE = "{written!r} is no kernel's name; there is a limit for it: {limit}"
@@ -163,7 +163,7 @@ class SelectorAsText(Reason, frozen=True):
 
 
 class NoExpression(Reason, frozen=True):
-    """What stands behind ``re:`` is no regular expression."""
+    """The text behind ``re:`` is no regular expression."""
 
     CODE = Code.BAD_PATTERN
     SENTENCE = "{written!r} is no regular expression: {error}"
@@ -193,7 +193,7 @@ class NoSuchOperatorInTorch(Reason, frozen=True):
 
 
 class PartOf(Phrase):
-    """What it is in a selector or a declaration that has no such name."""
+    """The part of a selector or a declaration that has no such name."""
 
     SELECTOR = "selector", "there is no selector {name}()"
     KEYWORD = "keyword", "{of}() has no keyword {name}"

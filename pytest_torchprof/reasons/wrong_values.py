@@ -14,7 +14,7 @@ KERNEL: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such as gem
 
 
 class ValueForm(Phrase):
-    """What a keyword takes, or an entry of its value."""
+    """The form of a keyword's value, or of an entry of it."""
 
     WHOLE_NUMBER = "whole-number", "a whole number"
     NUMBER = "number", "a number"
@@ -84,7 +84,7 @@ class NoneOfThese(Reason, frozen=True):
     CODE = Code.BAD_VALUE
 
     known: tuple[str, ...]
-    """Those that there are, as they are written."""
+    """The known names, as they are written."""
     got: str | None = None
     """As for `WrongValue`."""
     several: bool = False
@@ -101,7 +101,7 @@ def _got(got: str | None) -> str:
 
 
 class NameOf(Phrase):
-    """What it is that has no such name."""
+    """The kind of thing that has no such name."""
 
     FINDING = "finding", "{name} is no finding"
     COLLECTIVE = "collective", "{name} is no collective"
@@ -146,7 +146,7 @@ class ReaderRaised(Reason, frozen=True):
 
 
 class GivenTwice(Reason, frozen=True):
-    """What may be said once is said twice."""
+    """A value that may be given once is given twice."""
 
     CODE = Code.BAD_VALUE
     ADVICE = "leave one of them out"

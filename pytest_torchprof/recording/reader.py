@@ -264,7 +264,7 @@ def _whole(path: str, text: bytes) -> Trace:
         # A text that is neither an object nor a list would be repaired to "null", which is sound JSON of another kind.
         return repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
-        raise (_of_another_kind(text) or _syntax(str(error), len(text))) from None
+        raise (_foreign_format(text) or _syntax(str(error), len(text))) from None
 
 
 def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
@@ -299,8 +299,8 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
-def _of_another_kind(content: bytes) -> _NoTraceError | None:
-    """Return what a file is that nobody has written as JSON; None where it may be JSON that is damaged."""
+def _foreign_format(content: bytes) -> _NoTraceError | None:
+    """Return the error for a file that nobody has written as JSON; None where it may be JSON that is damaged."""
     if content.startswith(ZIP):
         return _NoTraceError(ZipArchive())
     if b"\0" in content[:4096]:

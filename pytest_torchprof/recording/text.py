@@ -95,7 +95,7 @@ def inflated_member(data: bytes, most: int) -> tuple[bytes, bytes]:
 
 
 def inflated_beginning(data: bytes, at_once: int) -> Iterator[bytes]:
-    """Yield what so many bytes of the beginning of a gzip member hold, and the next ones; up to what is damaged."""
+    """Yield the content of so many bytes of the beginning of a gzip member, then of the next ones, up to any damage."""
     unpack = gunzip.decompressobj(wbits=31)
     # As below, and what isal has not given out yet is in no unconsumed_tail.
     for at in range(0, len(data), at_once):
@@ -111,7 +111,7 @@ def _unpacker() -> Any:
 
 
 def _unpacked_part(unpack: Any, part: bytes) -> Iterator[bytes]:
-    """Yield what a part unpacks to; DamagedGzipError."""
+    """Yield the unpacked bytes of a part, a piece at a time; DamagedGzipError."""
     try:
         if igzip is None:
             # Its output is not bounded: unconsumed_tail would copy the rest at each call.

@@ -95,12 +95,12 @@ class UnusedEntries(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What is wrong with them, and their first keys: if a file was renamed, all of its keys are left over."""
+        """The problem with the entries, and their first keys: if a file was renamed, all of its keys are left over."""
         return self.disused.sentence
 
     @property
     def disused(self) -> EntriesDisused:
-        """What is wrong with them."""
+        """The problem with the entries."""
         return EntriesDisused(self.why, self.keys, self.became, unclear=bool(self.became) and self.command is None)
 
     @property
@@ -156,12 +156,12 @@ class RunResults(Struct, frozen=True, kw_only=True):
 
     @property
     def environment(self) -> Environment | None:
-        """Device and versions, from the first measurement that holds them; None without one."""
+        """Device and versions, from the first measurement that holds them; None if none does."""
         return next((result.environment for result in self.results if result.environment is not None), None)
 
     @property
     def compared_with(self) -> str:
-        """What the results are compared with, in words."""
+        """The baseline that the results are compared with, in words."""
         if self.against is not None:
             return self.against.shown
         return "the baseline" if self.history is None else f"the baseline {self.history}"

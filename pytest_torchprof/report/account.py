@@ -1,4 +1,4 @@
-"""What there is to say of how a result came out: facts, put into words where somebody reads them."""
+"""The account of how a result came out: facts, put into words where somebody reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What a failure names besides: the test that rules alone reach, these rules, and the recordings that were kept."""
+    """The facts that a failure names besides: the test that rules alone reach, these rules, and the kept recordings."""
 
     test: str | None = None
     """File and line of a test that asks for nothing itself: no line of its code is named elsewhere."""
@@ -159,7 +159,7 @@ class OwnError(Struct, frozen=True):
     """Whether it says in front of the reason that something is not measured."""
 
     def __str__(self) -> str:
-        """Return what fails, in a line, as the short summary has it."""
+        """Return the failure in a line, as the short summary has it."""
         if self.why is None:
             return in_one_line(self.not_held, ())
         line = first_line(str(self.why))
@@ -237,7 +237,7 @@ class RankLost(Account, frozen=True):
     why: decoding.AnyReason
     """Why it is lost, or why none of them goes on."""
     process: CacheProcess | None = None
-    """What the process is for, where it is no rank of several."""
+    """The purpose of the process, where it is no rank of several."""
     rank: int | None = None
     """Which it is; None where all of them stand still."""
     ranks: int | None = None

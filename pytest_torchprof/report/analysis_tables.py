@@ -162,7 +162,7 @@ def _column_of(sort_by: str) -> str:
 
 
 def _details_below(row: OpRow) -> str:
-    """Return what a row has no room for: whose backward it is, and the operands' shapes."""
+    """Return the details that a row has no room for: whose backward it is, and the operands' shapes."""
     shapes = [*(row.shapes or ())]
     while shapes and not shapes[-1]:
         shapes.pop()

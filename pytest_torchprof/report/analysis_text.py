@@ -21,7 +21,7 @@ from pytest_torchprof.report.findings_text import (
     describe_window,
     first_findings,
     list_findings,
-    what_to_do,
+    next_actions,
     where_lines_come_from,
 )
 from pytest_torchprof.text import and_more, counted, more_text, printable
@@ -96,7 +96,7 @@ def text(  # noqa: PLR0913 - the options of the command
         looked_at = [
             describe_efficiency(analysis, width, bars),
             list_findings(analysis, standing, width),
-            what_to_do(analysis, standing, width),
+            next_actions(analysis, standing, width),
         ]
         if len(steps) < len(analysis.steps):
             parts.append(f"of the whole recording, all its {len(analysis.steps)} steps:")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class WorseThanBaseline(Statement, frozen=True):
-    """What the test launches is worse than its baseline."""
+    """The test's launches are worse than its baseline."""
 
     GIST: ClassVar = "worse than the baseline"
-    """What a line says of it that has no room for more."""
+    """The words for it in a line that has no room for more."""
     SENTENCE = f"{GIST} {{baseline}}"
 
     baseline: str
@@ -31,7 +31,7 @@ class WorseThanBaseline(Statement, frozen=True):
 
 
 class WorseThanCommit(Statement, frozen=True):
-    """What the test launches is worse than what a commit launches."""
+    """The test's launches are worse than a commit's."""
 
     SENTENCE = "worse than at {commit}"
 
@@ -39,7 +39,7 @@ class WorseThanCommit(Statement, frozen=True):
 
 
 class AmbiguousToBaseline(Statement, frozen=True):
-    """What the test launches may be worse than its baseline, which fails it in a strict run."""
+    """The test's launches may be worse than its baseline, which fails it in a strict run."""
 
     SENTENCE = "ambiguous against the baseline {baseline} (strict)"
 
@@ -48,7 +48,7 @@ class AmbiguousToBaseline(Statement, frozen=True):
 
 
 class AmbiguousToCommit(Statement, frozen=True):
-    """What the test launches may be worse than what a commit launches, which fails it in a strict run."""
+    """The test's launches may be worse than a commit's, which fails it in a strict run."""
 
     SENTENCE = "ambiguous against {commit} (strict)"
 
@@ -82,7 +82,7 @@ class NoBaseline(Statement, frozen=True):
 
 
 class ChangeOfCode(Statement, frozen=True, kw_only=True):
-    """What to do about the code, and where."""
+    """The remedy in the code, and the place for it."""
 
     breaks: int = 0
     """The breaks of compiled graphs that are new."""
@@ -188,7 +188,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
     """The rank that it fails on, where it is another one."""
 
     def lines(self, *, beside_limits: bool = False) -> Iterator[FailureLine]:
-        """Yield what fails the test, a line each: kernels with their places, gated numbers, what varies, what to do.
+        """Yield the lines of the failure: kernels with their places, gated numbers, varying numbers, remedies.
 
         ``beside_limits``: limits fail it too, so that a new baseline alone does not let it pass.
         """
@@ -225,7 +225,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> Statement:
-        """What the failure is, in a line."""
+        """The failure, in a line."""
         if self.comparison.verdict == "new":
             return NoBaseline(self.file, self.gone) if self.branch is None else NoRunInBranch(self.branch)
         if self.comparison.verdict == "worse":
@@ -234,7 +234,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def change_of_code(self) -> ChangeOfCode:
-        """What to do about the code, and at which place."""
+        """The remedy in the code, and the place for it."""
         failing = [change for change in self.comparison.changes if change.fails]
         return ChangeOfCode(
             breaks=sum(len(change.breaks) for change in failing),

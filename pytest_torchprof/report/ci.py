@@ -59,7 +59,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
 
 
 def _in_one_line(result: Result) -> str:
-    """Return what fails in a line, with which an annotation begins; empty where its text says that first."""
+    """Return the failure in a line, with which an annotation begins; empty where its text says that first."""
     first = next(iter(result.account), None)
     return first.in_one_line(result.limits) if isinstance(first, LimitsNotHeld) else ""
 

@@ -309,7 +309,7 @@ def among(  # noqa: PLR0913 - the options of a table
     *,
     sorted_by: str | None = None,
 ) -> Among:
-    """Return what the columns of the shown rows depend on; ``sorted_by`` is the key of a column."""
+    """Return the facts that the columns of the shown rows depend on; ``sorted_by`` is the key of a column."""
     if way in ("kernel", "family", "collective"):
         kernels = shown if way == "kernel" else ()
         labels = number_alike([printable(_kernel_name(row)) for row in kernels])
@@ -334,6 +334,6 @@ def among(  # noqa: PLR0913 - the options of a table
 
 
 def _kernel_name(row: KernelRow) -> str:
-    """Return what the kernel computes, on what, and then its name."""
+    """Return a short description of the kernel and its operands, or else its name."""
     decoded = row.decoded
     return (decoded.short if decoded.family in (None, "other") else decoded.short_with_facts) or row.name

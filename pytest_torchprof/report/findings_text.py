@@ -1,4 +1,4 @@
-"""What stands out in a recording, and what to do about it, as text."""
+"""The findings in a recording, and what to do about them, as text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _and_below(count: int) -> str:
 
 
 def _first_remedy(findings: Sequence[Finding], width: int) -> list[str]:
-    """Return what to do about the first finding, in one line; the end of the text has the rest."""
+    """Return the remedy for the first finding, in one line; the end of the text has the rest."""
     first, to_do = findings[0], _TO_DO[len(findings) > 1]
     if not first.remedy:
         return []
@@ -77,8 +77,8 @@ NEW_RECORDING = "NEW.json.gz"
 """What stands for the next recording in a command: the one at hand has what it is to be kept from."""
 
 
-def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
-    """Return what to do next: about the first finding, to see it, and to keep it from coming back.
+def next_actions(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
+    """Return the next actions: about the first finding, to see it, and to keep it from coming back.
 
     Of a recording that is not measured: about that. What is for information alone is first where nothing else is found.
     """
@@ -100,7 +100,7 @@ def what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> s
 
 
 def next_text(lines: Sequence[str], width: int) -> str:
-    """Return what to do next, one action a line, as the last lines of a text."""
+    """Return the next actions, one a line, as the last lines of a text."""
     parts = [part for line in lines for part in wrapped(printable(line), "    ", first="  ", width=width)]
     return "\n".join(["next", *parts])
 

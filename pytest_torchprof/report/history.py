@@ -145,8 +145,8 @@ OF_ONE_RUN: Final[Mapping[str, Callable[[Iterable[Exported]], Iterator[str]]]] =
 """Forms that tell the measurements of one run."""
 
 
-def _of_run(write: Callable[[Iterable[Exported]], Iterator[str]], run: RunResults) -> str:
+def _exported_text(write: Callable[[Iterable[Exported]], Iterator[str]], run: RunResults) -> str:
     return "".join(write(exported(run)))
 
 
-FORMATS = {suffix: partial(_of_run, write) for suffix, write in {**OF_MANY_RUNS, **OF_ONE_RUN}.items()}
+FORMATS = {suffix: partial(_exported_text, write) for suffix, write in {**OF_MANY_RUNS, **OF_ONE_RUN}.items()}

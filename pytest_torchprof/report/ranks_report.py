@@ -104,7 +104,7 @@ def text(job: Job, own: Mapping[int, Finding], *, folder: str, width: int, top: 
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
         lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
     parts.append("\n".join(["what stands out", *lines]) if lines else "nothing stands out")
-    parts.append(_what_to_do(job, findings, folder, width))
+    parts.append(_next_actions(job, findings, folder, width))
     return "\n\n".join(parts) + "\n"
 
 
@@ -117,15 +117,15 @@ def _summary(job: Job, findings: Sequence[Finding], own: Mapping[int, Finding], 
 
 
 def headline_lines(job: Job, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield what a job with these findings comes to: what is known first, and what is uncertain last."""
+    """Yield the headline of a job with these findings: known facts first, uncertain ones last."""
     yield from (f"Not measured: rank {rank}: {why}" for rank, why in _unmeasured(job).items())
     yield from (finding.headline for finding in findings if isinstance(finding, Straggler))
     for line in [*_wait_lines(job)] or ["the ranks had no collective in common"]:
         yield f"{line[0].upper()}{line[1:]}"
 
 
-def _what_to_do(job: Job, findings: Sequence[Finding], folder: str, width: int) -> str:
-    """Return what to do next: about the first finding, to see it, and to keep it from coming back."""
+def _next_actions(job: Job, findings: Sequence[Finding], folder: str, width: int) -> str:
+    """Return the next actions: about the first finding, to see it, and to keep it from coming back."""
     place = printable(shlex.quote(path_from_here(folder)))
     reasons = [from_stored(rank.why_not) for rank in job.ranks if rank.why_not is not None]
     codes = dict.fromkeys(reason.code or Code.NOT_MEASURED for reason in reasons if reason is not None)
@@ -153,7 +153,7 @@ def comparing(job: Job, finding: Finding) -> str:
 
 
 def heading_lines(job: Job) -> Iterator[str]:
-    """Yield what is there of the job, by which clock it is compared, and what its time in collectives is spent with."""
+    """Yield the job's recorded ranks, the clock by which it is compared, and the causes of its time in collectives."""
     yield from _recorded_lines(job)
     yield from (f"rank {rank} is NOT MEASURED: {why}" for rank, why in _unmeasured(job).items())
     yield from _wait_lines(job)

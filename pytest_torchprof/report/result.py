@@ -104,7 +104,7 @@ class Result(Struct, frozen=True, kw_only=True):
     """A hash of the test's source; as ``structure``, only for later readers."""
     outcome: Outcome
     account: tuple[AnyAccount, ...] = ()
-    """What its failure is, or why it was skipped or not measured; empty when it passed."""
+    """The account of its failure, or why it was skipped or not measured; empty when it passed."""
     for_ranks: bool = False
     """Whether it stands for all ranks of its job: it came out worst on this one."""
     reason: decoding.AnyReason | None = None
@@ -175,7 +175,7 @@ class Result(Struct, frozen=True, kw_only=True):
         return (*self.decided_lines(), *self.varied_lines)
 
     def decided_lines(self, *, every: bool = True) -> tuple[str, ...]:
-        """Return what differs, as far as the code decides it and no failure shows it, a line each.
+        """Return the differences that the code decides and no failure shows, a line each.
 
         ``every``: all kernels, not only the first ones.
         """
@@ -185,7 +185,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @property
     def varied_lines(self) -> tuple[str, ...]:
-        """What varies from run to run and gates nothing, a line each."""
+        """The figures that vary from run to run and gate nothing, a line each."""
         lines = self._shown.varied() if self._shown is not None else ()
         time = self.against_time
         return (*lines, *_time_lines(time)) if time is not None and time.verdict == "same" else lines

@@ -1,4 +1,4 @@
-"""What a column of a kind of rows is, and how the terminal, Markdown, JSON and the page take theirs from it."""
+"""The columns of a kind of rows, from which the terminal, Markdown, JSON and the page take theirs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Unit = Literal["text", "count", "us", "bytes", "share", "rate"]
 
 
 class Among(Struct, frozen=True, kw_only=True):
-    """What the columns of a row depend on besides the row: the whole table."""
+    """The facts that the columns of a row depend on besides the row: those of the whole table."""
 
     steps: Sequence[StepProfile] = ()
     total_us: float = 0.0
@@ -72,7 +72,7 @@ class RowColumn(Struct, frozen=True, kw_only=True):
         return getattr(row, self.key) if self.of is None else self.of(row, among)
 
     def bounded(self, row: Any, among: Among) -> tuple[str, Any]:
-        """Return what stands before a row's value, and the value; None where it is not known, or is at least 0."""
+        """Return the bound sign before a row's value, and the value; None where it is not known, or is at least 0."""
         value = self.value(row, among)
         bound = "" if self.bound is None else self.bound(row, among)
         return ("", None) if value is None or (bound == ">=" and not value) else (bound, value)
@@ -114,7 +114,7 @@ def terminal_columns(columns: Iterable[RowColumn], rows: Sequence[Any], among: A
 
 
 def json_values(columns: Iterable[RowColumn], row: Any, among: Among) -> dict[str, Any]:
-    """Return what JSON has of a row."""
+    """Return the values of a row for JSON, by the columns' keys."""
     # Sums of nanoseconds do not need more digits.
     return {
         column.key: round(value, 3)

@@ -143,7 +143,7 @@ def _is_quiet(result: Result) -> bool:
 
 
 def _warnings(run: RunResults, *, every: bool) -> list[str]:
-    """Return what rules warn of, a line each, the first ones or all."""
+    """Return the warnings of rules, a line each, the first ones or all."""
     warned = [result for result in run.results if result.outcome is Outcome.WARNED]
     shown = warned if every else warned[:_MOST_WARNINGS]
     lines = [f"  {printable(result.name)}: {printable_line(_why_warned(result))}" for result in shown]
@@ -253,7 +253,7 @@ def better_words(run: RunResults) -> str:
 
 
 def _better(run: RunResults) -> tuple[str, str]:
-    """Return what is better as prose, and the command behind it."""
+    """Return the count of better results as prose, and the command behind it."""
     better = sum(result.baseline_state is BaselineState.BETTER for result in run.results)
     if not better:
         return "", ""

@@ -45,7 +45,7 @@ def verdicts_json(
     reason: Reason | None = None,
     why: Callable[[str], Sequence[Finding]] = no_finding,
 ) -> dict[str, Any]:
-    """Return verdicts with what they come to.
+    """Return verdicts with their outcomes.
 
     ``reason``: why nothing is measured, where that is so. ``why``: as for `words_for`.
     """

@@ -1,1 +1,1 @@
-"""What lies outside of Python: files that appear whole, processes that end, files behind addresses."""
+"""The world outside of Python: files that appear whole, processes that end, files behind addresses."""

@@ -1,4 +1,4 @@
-"""What processes of a pool come to, handed over in files.
+"""The answers of processes of a pool, handed over in files.
 
 The processes of many pools (Python's own, loky's) share one pipe. Of a message that does not fit into it, a process
 that is killed meanwhile leaves a part, for whose rest the pool waits for ever: such a message is kept short.

@@ -1,4 +1,4 @@
-"""What is kept of a measurement, and what there is to say of how it came out."""
+"""The part of a measurement that is kept, and the account of how it came out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _kept_recording(test: MeasuredTest, measurement: Measurement, result: Result
 
 
 def account_of(judgement: Judgement, came: CameOut, kept: Kept, ending: Ending) -> tuple[AnyAccount, ...]:
-    """Return what there is to say of how a measurement came out, first what pytest's line says."""
+    """Return the accounts of a measurement's outcome, first the one in pytest's line."""
     ended = () if ending.by_itself is None else (ending.by_itself,)
     if came.problem is not None or came.outcome is Outcome.WARNED:
         not_held = _not_held(judgement, kept, warns=came.problem is None)
@@ -64,7 +64,7 @@ def account_of(judgement: Judgement, came: CameOut, kept: Kept, ending: Ending) 
 
 
 def _not_held(judgement: Judgement, kept: Kept, *, warns: bool) -> LimitsNotHeld | WithoutMeasurement:
-    """Return what does not hold; ``warns``: of what only warns, of which nobody reads more than that."""
+    """Return the account of what does not hold; ``warns``: of what only warns, whose causes nobody reads."""
     profile, kept = judgement.profile, Kept() if warns else kept
     if profile is None:
         why, asks_doctor = portable(judgement.why_not), judgement.measurement.ask_the_doctor

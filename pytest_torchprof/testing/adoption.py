@@ -53,7 +53,7 @@ _CALL = "torchprof.adopt()"
 
 
 class AdoptionRequest(Struct, frozen=True, kw_only=True):
-    """What a test wants to adopt."""
+    """The recordings that a test wants to adopt."""
 
     source: Callable[[Path], object] | Path
     """The function to call with the folder in which the recordings are to be, or the path where they are."""
@@ -96,9 +96,9 @@ def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) 
             if not options.enabled:
                 profiles = _unmeasured(run, asked, request)
             elif options.replay is not None:
-                profiles = _of_kept(run, asked.label, request)
+                profiles = _kept_profiles(run, asked.label, request)
             else:
-                profiles = _of_left(run, asked.label, request)
+                profiles = _left_profiles(run, asked.label, request)
         except NotMeasured as problem:
             if asked.label in run.measurements:
                 raise run.put(run.measurements[asked.label].refused(problem.reason)).error from None
@@ -115,7 +115,7 @@ def _unmeasured(run: TestRun, asked: Measurement, request: AdoptionRequest) -> l
     return profiles * (1 if request.files == "any" else request.files)
 
 
-def _of_left(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
+def _left_profiles(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
     if isinstance(request.source, Path):
         return _take_left(run, label, request, request.source, began_ns=None)
     folder = run.test.state.recordings.new_folder()
@@ -171,7 +171,7 @@ def _written(
     return replace(trace, path=path, adoption=adoption)
 
 
-def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
+def _kept_profiles(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
     """Return the profiles of a replay's recordings, with the range that the test names now."""
     numbers: tuple[int, ...] = ()
     if request.files != 1:

@@ -192,7 +192,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
     def writes(self, old: Entry | None) -> bool:
-        """Return whether this run writes the entry of a test that passes, where ``old`` is what there is."""
+        """Return whether this run writes the entry of a test that passes, where ``old`` is its present entry."""
         return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None)
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
@@ -285,7 +285,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         comparison = judgement.comparison
         if not self.run.baseline.updates and comparison.unknown and not comparison.fails():
             yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown)), self._of_file))
-        if (judgement.is_due or not comparison.fails()) and (blank := self._of_no_type(judgement, profile)):
+        if (judgement.is_due or not comparison.fails()) and (blank := self._untyped_kernels(judgement, profile)):
             yield self._not_measured(TypesUnknown(tuple(blank)))
         if judgement.lacking and not self.run.baseline.updates:
             yield self._not_measured(EntryIncomplete(judgement.lacking, self._entry_name(judgement), self._of_file))
@@ -298,7 +298,7 @@ class BaselineCheck(Struct, frozen=True, kw_only=True):
         branch = self.run.history_branch
         return self.run.shown(judgement.file) if branch is None else branch.shown
 
-    def _of_no_type(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
+    def _untyped_kernels(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
         """Return the kernels of which no entry would notice another type, where one is compared with or written.
 
         Beside kernels whose types are known they pass, except under strict: another type shows in what makes or reads

@@ -1,4 +1,4 @@
-"""What becomes of a measurement's baseline: how the measurement compares with it, and what the run notes."""
+"""The outcome of a measurement's baseline: how the measurement compares with it, and what the run notes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class BaselineOutcome(Struct, frozen=True, kw_only=True):
-    """What becomes of the baseline of one measurement; empty where it is not compared."""
+    """The outcome of the baseline of one measurement; empty where it is not compared."""
 
     state: BaselineState | None = None
     comparison: Comparison | None = None
@@ -39,7 +39,7 @@ class BaselineOutcome(Struct, frozen=True, kw_only=True):
 
 
 def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool) -> BaselineOutcome:
-    """Return what becomes of a measurement's baseline; ``writable``: all that was asked holds, so it may be written."""
+    """Return the outcome of a measurement's baseline; ``writable``: all that was asked holds, so it may be written."""
     compared, check = judgement.baseline, test.baseline
     if compared is None:
         return BaselineOutcome()

@@ -1,4 +1,4 @@
-"""What other plugins bring by our hooks: each answer with its plugin, so that its mistakes are reported as its own."""
+"""The answers of other plugins to our hooks: each with its plugin, so that its mistakes are reported as its own."""
 
 from __future__ import annotations
 

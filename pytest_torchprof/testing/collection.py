@@ -112,7 +112,7 @@ def _known_limits(config: pytest.Config, rules: Iterable[Rule]) -> tuple[Limit, 
 
 
 def _own_kernels(config: pytest.Config) -> OwnKernels:
-    """Return what the ini file says of kernels, followed by what plugins say of theirs."""
+    """Return the kernels that the ini file declares, followed by those that plugins declare."""
     declared = run_options(config).own_kernels or NOTHING_DECLARED
     for given in brought(config, "pytest_torchprof_kernels"):
         with given.read() as answer:

@@ -1,4 +1,4 @@
-"""What ``compile_cache`` asks of a test's process: to find torch.compile's caches empty, or filled by one before it."""
+"""The demands of ``compile_cache`` on a test's process: that torch.compile's caches are empty, or filled before."""
 
 from __future__ import annotations
 

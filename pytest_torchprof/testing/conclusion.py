@@ -38,9 +38,9 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     problem: LimitsMissed | NotMeasured | None
     """The error that says what does not hold."""
     unanswerable: tuple[str, ...]
-    """What was not judged because the CPU stood in for a missing GPU."""
+    """The limits that were not judged because the CPU stood in for a missing GPU."""
     brief: str
-    """What does not hold, in a few lines."""
+    """The failure, in a few lines."""
     in_one_line: str
     below: Kept
     """The rules of the suite that reach the test, and the recordings that were kept."""
@@ -53,7 +53,7 @@ class Conclusion(Struct, frozen=True, kw_only=True):
         return self.judgement.profile is not None and self.result.outcome is not Outcome.SKIPPED
 
     def text(self, screen: Screen) -> str:
-        """Return what does not hold, at the length that the screen allows."""
+        """Return the text of the failure, at the length that the screen allows."""
         text = f"{self.judgement.error(screen)}{self.below.lines(screen.columns)}"
         return labelled(self.label, text, screen.columns)
 

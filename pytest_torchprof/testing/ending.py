@@ -120,7 +120,7 @@ def _raised_at(problem: TorchprofError) -> tuple[str, int] | None:
 
 
 def _as_data(problem: TorchprofError) -> Iterator[OwnError]:
-    """Yield what an error says, of one that says what several do each by itself."""
+    """Yield the data of an error, of an error made of several the data of each."""
     if parts := [part for part in problem.facts if isinstance(part, TorchprofError)]:
         for part in parts:
             yield from _as_data(part)
@@ -133,7 +133,7 @@ def _as_data(problem: TorchprofError) -> Iterator[OwnError]:
 
 
 def error_line(problem: TorchprofError) -> str:
-    """Return what an error says, in one line."""
+    """Return the text of an error in one line."""
     return problem.in_one_line or first_line(str(problem))
 
 

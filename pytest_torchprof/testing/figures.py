@@ -18,14 +18,14 @@ FIGURES: Final = "figures"
 
 
 def figures_folder(options: RunOptions) -> HistoryFolder | None:
-    """Return where the record of a run goes; None where nobody has said what to keep."""
+    """Return where the record of a run goes; None where nothing is to be kept."""
     if options.keep is None or options.save is None:
         return None
     return HistoryFolder(options.save / FIGURES)
 
 
 def former_structures(saved: Path) -> dict[tuple[str, str | None, int | None], str | None]:
-    """Return what the measurements launched when a run last had each; unreadable records tell nothing."""
+    """Return the structure that each measurement launched when a run last had it; unreadable records tell nothing."""
     try:
         records = [record for record in records_of(HistoryFolder(saved / FIGURES)) if not isinstance(record, BadRecord)]
     except StoreUnusable:

@@ -54,7 +54,7 @@ class Torchprof:
         self._run = run
 
     def __repr__(self) -> str:
-        """Return what pytest shows of it above the lines of a test that has failed."""
+        """Return the text that pytest shows of it above the lines of a test that has failed."""
         return f"<torchprof of {self._run.test.nodeid.rpartition('::')[2]}>"
 
     @property

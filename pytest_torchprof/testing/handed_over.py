@@ -40,13 +40,13 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class ProcessResults(Struct, frozen=True, kw_only=True):
-    """What the process hands over: at its end, or with the last report of a test."""
+    """The results that the process hands over: at its end, or with the last report of a test."""
 
     test: str | None = None
     """The id of the test whose last run these are all results of; None at the end of the process."""
     results: tuple[Result, ...] = ()
     of_ranks: tuple[Result, ...] = ()
-    """Those of each rank by itself, where a result above is that of several together; only for the record of a run."""
+    """The results of each rank by itself, where one above is of several together; only for the record of a run."""
     baselines: HandedBaselines = HandedBaselines()
     replayed: tuple[str, ...] = ()
     """Names of the recordings that a test judged."""
@@ -55,7 +55,7 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
     suite_seen: SuiteSeen | None = None
-    """What it saw of the suite's rules when it collected the tests."""
+    """The tests that the suite's rules reach, as it saw them when it collected the tests."""
     selection: Selection | None = None
     """All tests that the project has; None where some may have been left out, or where it was given its tests."""
     slow_export: bool = False

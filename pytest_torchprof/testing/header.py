@@ -1,4 +1,4 @@
-"""What the head of a run says: settings that are not the default, which a reader of the log must know beforehand."""
+"""The header of a run: settings that are not the default, which a reader of the log must know beforehand."""
 
 from __future__ import annotations
 

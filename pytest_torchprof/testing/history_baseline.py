@@ -47,7 +47,7 @@ _FACTS: Final = "known.json"
 
 
 def history_baseline(config: pytest.Config, options: RunOptions) -> KnownBranch | None:
-    """Return what the run's tests are compared with; None where that is not asked of a history.
+    """Return the branch that the run's tests are compared with; None where no history is the baseline.
 
     The process that the user started reads the history, when it is asked first.
     """

@@ -48,7 +48,7 @@ def pytest_torchprof_findings() -> Iterable[Rule] | None:
 
 @pytest.hookspec
 def pytest_torchprof_kernels() -> Mapping[str, str] | None:
-    """Return what the kernels of a library are, by patterns on their names, where our tables do not know them.
+    """Return the families of a library's kernels, by patterns on their names, where our tables do not know them.
 
     .. code-block:: python
 

@@ -46,7 +46,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     """The profile for reports: without a gate, with what explains it; None where nothing was measured."""
     verdicts: tuple[Verdict, ...] = ()
     warnings: tuple[Verdict, ...] = ()
-    """Those by rules of the suite that only warn."""
+    """The verdicts by rules of the suite that only warn."""
     only_warns: bool = False
     """Whether nothing fails the test, not even that nothing was measured."""
     baseline: BaselineJudgement | None = None
@@ -86,7 +86,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
         return None if self.only_warns else self._not_measured(screen)
 
     def warning(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
-        """Return what a rule of the suite that only warns says, None where it says nothing."""
+        """Return the warning about rules of the suite that only warn; None where they have nothing to say."""
         if (profile := self.profile) is not None:
             # Of hundreds of warnings nobody reads why; to look for findings takes as long as to judge.
             return error_for(self.warnings, profile, lambda _: (), screen=screen)

@@ -13,11 +13,15 @@ from pytest_torchprof.reasons.skips import LacksGpu
 from pytest_torchprof.testing.conclusion import conclude
 from pytest_torchprof.testing.ending import ENDS, ending_of, skipped_at_gate
 from pytest_torchprof.testing.failure import error_of
-from pytest_torchprof.testing.judged_together import judged_together
+from pytest_torchprof.testing.judgement import judge_measurement
+from pytest_torchprof.testing.other_ranks import with_other_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from pytest_torchprof.testing.ending import Ending
+    from pytest_torchprof.testing.judgement import JudgedAlone, Judgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.test_run import TestRun
 
 
@@ -48,7 +52,7 @@ def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool
     test, failed = run.test, raised or run.failed_part
     ending = ending_of(failed, run.measurements.values(), in_fixture=in_fixture)
     with run.judging(ending) as taken:
-        judgements = judged_together(test, taken, ending)
+        judgements = _judged_together(test, taken, ending)
         conclusions = conclude(test, judgements, ending)
         if ending.by_itself and raised is not None:
             raise raised
@@ -63,3 +67,22 @@ def judge(run: TestRun, raised: BaseException | None = None, *, in_fixture: bool
             pytest.skip(str(reason))
         if raised is not None:
             raise raised
+
+
+def _judged_together(test: MeasuredTest, taken: Sequence[JudgedAlone], ending: Ending) -> list[Judgement]:
+    """Return the judgement of each measurement, made again where the others add something to it."""
+    judgements = [_judged_among(test, own, taken, ending) for own in taken]
+    ranks = (own.of_ranks for own in taken)
+    return [with_other_ranks(own, of_ranks) for own, of_ranks in zip(judgements, ranks, strict=True)]
+
+
+def _judged_among(test: MeasuredTest, own: JudgedAlone, taken: Sequence[JudgedAlone], ending: Ending) -> Judgement:
+    measurement, former = own.measurement, own.judgement
+    profiles = (other.measurement.profile for other in taken if other is not own)
+    siblings = tuple(profile for profile in profiles if profile is not None)
+    # The error that ended the test may be the very one that says what is not measured.
+    caught = () if ending.by_itself else measurement.caught
+    explanation = measurement.explanation
+    if former is not None and not (siblings or explanation.repeat is not None or explanation.asked or caught):
+        return former
+    return judge_measurement(test, measurement, siblings=siblings, former=former, caught=caught)

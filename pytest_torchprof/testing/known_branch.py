@@ -1,4 +1,4 @@
-"""What a run knows of the branch that its tests are compared with, in each of its processes."""
+"""The knowledge that each process of a run has of the branch that its tests are compared with."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class KnownBranch(Struct, frozen=True, kw_only=True):
-    """What the tests of a run are compared with: files of entries, and why some have none."""
+    """The entries that the tests of a run are compared with, in files, and why some have none."""
 
     branch: str
     history: str
-    """What messages call it."""
+    """The history's name in messages."""
     folder: str
     """The folder of the entries, as ``--torchprof-baseline-dir`` has them."""
     reason: decoding.AnyReason | None = None
@@ -33,9 +33,9 @@ class KnownBranch(Struct, frozen=True, kw_only=True):
     reasons: dict[str, decoding.AnyReason] = {}
     """In the same way, why there is no entry; without device: on none."""
     damaged: decoding.AnyReason | None = None
-    """What is wrong with a record of the branch in which tests are looked for; None if all can be believed."""
+    """The fault of a record of the branch in which tests are looked for; None if all can be believed."""
     refused: tuple[decoding.AnyReason, ...] = ()
-    """What is wrong with records that were left out, for the end of the run."""
+    """The faults of records that were left out, for the end of the run."""
 
     def run_of(self, environment: Environment, test: str, label: str | None) -> RunOfBranch | None:
         """Return the run that a measurement is compared with; None if there is none."""

@@ -1,4 +1,4 @@
-"""What pytest leaves out while it collects the tests, after which nobody knows all of them."""
+"""The tests that pytest leaves out while it collects, after which nobody knows all of them."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _named(source: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
 
 
 def _looked_at(source: Path, path: Path, known: _Candidate | None) -> _Candidate:
-    """Return what is known of a file now; one that has changed since the last look is read when it rests."""
+    """Return the present state of a file; one that has changed since the last look is read when it rests."""
     name = printable_line(path.relative_to(source).as_posix() if path != source else path.name, 120)
     file = _Candidate(path=path, name=name, stamp=_stamp(path))
     if known is not None and known.stamp != file.stamp:
@@ -163,7 +163,7 @@ def _stamp(path: Path) -> Stamp:
 def _refuse_at_once(files: Sequence[_Candidate]) -> None:
     """Raise NotMeasured for a file that no waiting makes readable."""
     for file in files:
-        if (instead := _what_instead(file.path)) is not None:
+        if (instead := _kind_instead(file.path)) is not None:
             raise NotMeasured(NoFileThere(file.name, instead))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             raise NotMeasured(PerfettoFile(file.name))
@@ -171,8 +171,8 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
             raise NotMeasured(file.problem.reason)
 
 
-def _what_instead(path: Path) -> InsteadOfFile | None:
-    """Return what lies at a path where a recording was expected; None for a file, and if nothing is there."""
+def _kind_instead(path: Path) -> InsteadOfFile | None:
+    """Return the kind of entry at a path where a recording was expected; None for a file, and if nothing is there."""
     if is_special(path):
         return InsteadOfFile.SPECIAL
     try:

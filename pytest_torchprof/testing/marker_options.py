@@ -1,4 +1,4 @@
-"""What the markers of one test ask for, with the run's options applied: read once, into a frozen value."""
+"""The options in the markers of one test, with the run's applied: read once, into a frozen value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDABLE = ("stacks", "modules", "memory")
 
 
 class TestOptions(Struct, frozen=True, kw_only=True):
-    """What the markers of one test ask for, with the run's options applied."""
+    """The options in the markers of one test, with the run's applied."""
 
     __test__ = False
     device: str
@@ -41,16 +41,16 @@ class TestOptions(Struct, frozen=True, kw_only=True):
     """Whether its process is to find the compile caches "cold" or "warm"; None where the marker does not say."""
     record: frozenset[str]
     limits: tuple[Asked, ...]
-    """Those of the marker alone."""
+    """The limits of the marker alone."""
     names: Literal["normal", "exact"]
     uses_baseline: bool
     tolerance: Tolerance
     own_kernels: OwnKernels | None
-    """What the marker says of kernels that no table knows; None where it says nothing."""
+    """The marker's declaration of kernels that no table knows; None where it has none."""
     marker: Mapping[str, object] | None
     """The markers as they were merged, with what a rule of the suite asks; None without either."""
     rule: RuleOfTest | None = None
-    """What the rules of the suite ask of it; None where no rule does."""
+    """The rule of the suite for it; None where there is none."""
     of_rule_alone: bool = False
     """Whether nothing but a rule measures it: its body is called once then, and never again."""
 

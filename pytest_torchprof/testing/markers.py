@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def merged_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one.
+    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None if it has none.
 
     Behind all of them stands what the rules of the suite ask of the test.
     """
@@ -32,7 +32,7 @@ def measured_by_rule_alone(item: pytest.Item) -> bool:
 
 
 def own_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return what ``merged_marker`` does without the rules of the suite."""
+    """Return the test's merged marker without the rules of the suite; UnknownLimit for a positional value."""
     merged: dict[str, object] | None = None
     for marker in (marker for node in reversed(item.listchain()) for marker in _nearest_first(node)):
         if marker.args:

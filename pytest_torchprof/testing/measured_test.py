@@ -59,11 +59,11 @@ class MeasuredTest(Struct, frozen=True, kw_only=True):
 
     @property
     def own_kernels(self) -> OwnKernels:
-        """What kernels are that no table knows: first as the marker says, then as the ini file and plugins do."""
+        """The kernels that no table knows: first as the marker declares them, then as the ini file and plugins do."""
         return (self.options.own_kernels or NOTHING_DECLARED).before(self.state.own_kernels)
 
     def why_no_gpu(self) -> WhyNoGpu | None:
-        """Return why there is no GPU, if that may surprise where something is not judged without one."""
+        """Return why there is no GPU, if that may surprise where something is not judged for lack of a GPU."""
         if self.state.options.replay is not None:
             return None
         lack = capture.no_gpu()

@@ -1,4 +1,4 @@
-"""What the limits of ``expect()`` have raised in a test: it fails the test even if it has never reached it."""
+"""The errors that the limits of ``expect()`` raise in a test: they fail the test even if they never reach it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _RUN_THREADS: Final = frozenset({"threading", "concurrent.futures.thread", "mult
 
 
 class Misses(Struct, kw_only=True):
-    """What ``expect()`` has raised in one run of a test, as far as it is not judged; only its own methods change it."""
+    """The errors of ``expect()`` in one run of a test, as far as not judged; only its own methods change it."""
 
     anywhere: WeakSet[TorchprofError] = field(default_factory=WeakSet)
     """All of it, as far as something still holds it."""
     in_threads: list[TorchprofError] = field(default_factory=list)
-    """What was raised in threads that the test has started."""
+    """The errors raised in threads that the test has started."""
     thrown_away: list[TorchprofError] = field(default_factory=list)
     """Our errors that Python has reported and thrown away, of whichever test."""
 
     def lost(self, raised: BaseException | None) -> TorchprofError | None:
-        """Return what nothing has caught and what has never reached the test, as one error; once.
+        """Return the errors that nothing has caught and that have never reached the test, as one error; once.
 
         Nothing else counts where an error was ``raised`` in the test; a skip is none.
         """

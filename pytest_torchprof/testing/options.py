@@ -1,4 +1,4 @@
-"""What the command line and the ini file ask for: read once, at the border, into a frozen value."""
+"""The options of the command line and the ini file: read once, at the border, into a frozen value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Keep(StrEnum):
 
 
 class BaselineMode(StrEnum):
-    """What a run does with baselines."""
+    """The ways in which a run treats baselines."""
 
     COMPARE = "compare"
     UPDATE = "update"
@@ -74,7 +74,7 @@ class HistoryBranch(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return f"history:{self.history}@{self.branch}"
 
 
@@ -102,7 +102,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, object]
     """Settings of limits, for limits that are given without their own."""
     own_kernels: OwnKernels | None
-    """What the ini file says of kernels that no table knows; None where it says nothing."""
+    """The ini file's declaration of kernels that no table knows; None where it has none."""
     gpus: str
     """Whether workers of pytest-xdist see all GPUs or each its own."""
     workers: int
@@ -116,7 +116,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     suite: Suite | None = None
     """The rules for tests that ask for nothing themselves; None where nobody asks for them."""
     history_baseline: KnownBranch | None = None
-    """What a history tells of its branch, once a process has looked."""
+    """The facts of a history about its branch, once a process has looked."""
     keep: Keep | None = None
     """Of which measurements the recording is kept with ``save``, beside a record of the run; None: of all, without."""
 
@@ -194,10 +194,10 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         workers=getattr(config, "workerinput", {}).get("workercount", 1),
         suite=source.suite(),
     )
-    return _of_side(options) if is_side(config) else options
+    return _side_options(options) if is_side(config) else options
 
 
-def _of_side(options: RunOptions) -> RunOptions:
+def _side_options(options: RunOptions) -> RunOptions:
     """Return the options of one side: the commit's run leaves baselines, with which the working tree is compared."""
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 
@@ -253,7 +253,7 @@ class _Source:
         return _store_in("history", given[0], folder) if given else None
 
     def baseline(self) -> tuple[BaselineMode, HistoryBranch | None]:
-        """Return what baselines are for, and the branch of a history that is the baseline in place of files."""
+        """Return the mode for baselines, and the branch of a history that is the baseline in place of files."""
         given, folder = self._given_below("baseline")
         value = given[0] if given else ""
         mode, is_history, address = value.partition(_HISTORY)
@@ -310,7 +310,7 @@ class _Source:
             raise _bad_option(OfSetting("torchprof_own", problem.reason)) from None
 
     def own_kernels(self) -> OwnKernels | None:
-        """Return what the ini file says of kernels."""
+        """Return the kernels that the ini file declares."""
         if not (lines := self._config.getini("torchprof_kernels")):
             return None
         from pytest_torchprof.kernels.own_kernels import read_own_lines  # noqa: PLC0415  (as above)

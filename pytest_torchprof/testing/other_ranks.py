@@ -1,4 +1,4 @@
-"""What the ranks of a job tell each other of a measurement that each has judged by itself, and the joint judgement."""
+"""The messages of a job's ranks about a measurement that each has judged by itself, and the joint judgement."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ class CameOut(Struct, frozen=True, kw_only=True):
     problem: LimitsMissed | NotMeasured | None
     """The error that says what does not hold."""
     warning: LimitsMissed | NotMeasured | None
-    """What does not keep to a rule that only warns."""
+    """The error of a rule that only warns."""
     unanswerable: tuple[str, ...]
-    """What was not judged because the CPU stood in for a missing GPU."""
+    """The limits that were not judged because the CPU stood in for a missing GPU."""
 
 
 def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending: Ending, screen: Screen) -> CameOut:

@@ -1,8 +1,10 @@
-"""What the plugin does in the phases of a test: calls its body as the measured step, and judges what was measured."""
+"""The plugin's work in the phases of a test: it calls the body as the measured step, and judges the measurement."""
 
 from __future__ import annotations
 
 import inspect
+import logging
+import sys
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_torchprof.capture import torch_compile
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.body import measured_body
 from pytest_torchprof.testing.judging import judge, judged_after
 from pytest_torchprof.testing.testcases import is_unittests, judged_in_unittest
-from pytest_torchprof.testing.thrown_away import kept_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +34,7 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
     judges_itself = is_unittests(item) and not calls_coroutine_again
     inside = partial(judged_in_unittest, run, item) if judges_itself else nullcontext
     judging = nullcontext() if judges_itself else judged_after(run)
-    with kept_in(run.misses.thrown_away), judging, measured_body(run, item, inside):
+    with _thrown_away_kept_in(run.misses.thrown_away), judging, measured_body(run, item, inside):
         yield
 
 
@@ -44,7 +46,7 @@ def around_teardown(run: TestRun) -> Iterator[None]:
         run.forget()
     raised: BaseException | None = None
     try:
-        with kept_in(run.misses.thrown_away), closing(run.compiled):
+        with _thrown_away_kept_in(run.misses.thrown_away), closing(run.compiled):
             yield
     except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 - it is raised again
         raised = problem
@@ -76,3 +78,32 @@ def without_trace_records() -> Iterator[None]:
     finally:
         for handler in removed:
             logger.addHandler(handler)
+
+
+@contextmanager
+def _thrown_away_kept_in(thrown_away: list[TorchprofError]) -> Iterator[None]:
+    """Add our errors that are thrown away meanwhile to the list; they are reported as ever.
+
+    Python reports and throws away the errors of ``__del__``, of bare threads, and of tasks that nobody awaits.
+    """
+
+    def keep(problem: BaseException | None) -> None:
+        if isinstance(problem, TorchprofError):
+            thrown_away.append(problem)
+
+    def report(unraisable: sys.UnraisableHookArgs) -> None:
+        keep(unraisable.exc_value)
+        before(unraisable)
+
+    def look(record: logging.LogRecord) -> bool:
+        keep(record.exc_info[1] if record.exc_info else None)
+        return True
+
+    before, sys.unraisablehook = sys.unraisablehook, report
+    asyncios = logging.getLogger("asyncio")
+    asyncios.addFilter(look)
+    try:
+        yield
+    finally:
+        asyncios.removeFilter(look)
+        sys.unraisablehook = before

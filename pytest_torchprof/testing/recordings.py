@@ -108,7 +108,7 @@ class Recordings:
 
     @cached_property
     def _former_structures(self) -> dict[tuple[str, str | None, int | None], str | None]:
-        """What the measurements of the last run in the folder launched; nothing where there was none."""
+        """The structures that the measurements of the last run in the folder launched; nothing where there was none."""
         if self._options.save is None:
             return {}
         from pytest_torchprof.testing.figures import former_structures  # noqa: PLC0415 - for these runs alone
@@ -152,7 +152,7 @@ class Recordings:
         return path
 
     def numbered(self, nodeid: str, labels: Iterable[str]) -> str | None:
-        """Return the first of the labels under which there is a kept recording of the test; None without one."""
+        """Return the first of the labels under which there is a kept recording of the test; None if there is none."""
         return next((label for label in labels if self._kept(nodeid, label) is not None), None)
 
     def of_all_ranks(self, nodeid: str, label: str | None) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What the end of a run says of its record, where its history has not taken it: why, and where the record is now."""
+"""The message about a record that its history has not taken: why, and where the record is now."""
 
 from __future__ import annotations
 

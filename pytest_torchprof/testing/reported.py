@@ -1,4 +1,4 @@
-"""What pytest reports of a phase that failed, in the results: they agree with its counts."""
+"""The reports of pytest on a phase that failed, in the results: they agree with its counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind at its end: baselines, reports with recordings beside them, and its exit status."""
+"""The end of a run: baselines, reports with recordings beside them, and its exit status."""
 
 from __future__ import annotations
 

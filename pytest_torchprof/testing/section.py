@@ -1,4 +1,4 @@
-"""What the terminal shows of the run: how wide a failure may be, and the section at the end."""
+"""The run's text on the terminal: how wide a failure may be, and the section at the end."""
 
 from __future__ import annotations
 

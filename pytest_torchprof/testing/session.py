@@ -46,7 +46,7 @@ class RunState(Struct, kw_only=True):
     limits: tuple[Limit, ...]
     rules: tuple[Rule, ...]
     own_kernels: OwnKernels
-    """What the ini file and other plugins say of kernels that no table knows."""
+    """The kernels that no table knows, as the ini file and other plugins declare them."""
     reporters: dict[str, Reporter]
     recordings: Recordings
     baselines: RunBaselines
@@ -57,7 +57,7 @@ class RunState(Struct, kw_only=True):
     """The node ids of these: most tests run once, and none of thousands of results has to be looked through then."""
     unused: list[UnusedEntries] = field(default_factory=list)
     of_workers: dict[str, list[str]] = field(default_factory=dict)
-    """What each worker of pytest-xdist has measured of tests that have ended, as JSON, until the worker ends."""
+    """The results of each worker of pytest-xdist for tests that have ended, as JSON, until the worker ends."""
     reported: dict[str, tuple[Result, ...]] = field(default_factory=dict)
     """The results that this worker has handed over with the last reports of their tests, by node id."""
     gone: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class RunState(Struct, kw_only=True):
     """The process group that the plugin has initialized, while it is there."""
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     suite_seen: SuiteSeen | None = None
-    """What was seen of the suite's rules when the tests were collected; None without rules."""
+    """The tests that the suite's rules reach, as seen when they were collected; None without rules."""
     left_behind: RecordNotTaken | None = None
     """Why the history did not take the record of the run, and where that waits; None if it did."""
     at_end: ExitStack = field(default_factory=ExitStack)
@@ -248,7 +248,7 @@ class RunState(Struct, kw_only=True):
         self.recordings.drop_stale(nodeid, kept)
 
     def reporter_of(self, path: Path) -> Reporter | None:
-        """Return the function that writes a report of this name, by the longest suffix that fits; None without one."""
+        """Return the function that writes a report of this name, by the longest suffix that fits; None if none fits."""
         known = [suffix for suffix in self.reporters if path.name.endswith(suffix)]
         return self.reporters[max(known, key=len)] if known else None
 
@@ -276,7 +276,7 @@ class RunState(Struct, kw_only=True):
         )
 
     def hand_over_test(self, nodeid: str) -> ProcessResults | None:
-        """Return what is handed over with the last report of a test, whose results are the last ones; None of others.
+        """Return the results to hand over with a test's last report, which are the last results; None for other tests.
 
         The end of the process does not repeat it.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Suite(Struct, frozen=True, kw_only=True):
-    """What a run measures beside the tests that ask for it themselves."""
+    """The rules by which a run measures more than the tests that ask for it themselves."""
 
     rules: tuple[SuiteRule, ...]
     allowed: tuple[AllowEntry, ...]

@@ -65,7 +65,7 @@ class SuiteRule(Struct, frozen=True, kw_only=True):
 
 
 class SuiteSeen(Struct, frozen=True, kw_only=True):
-    """What a process saw when it collected the tests."""
+    """The tests that a process saw when it collected them, by the rules."""
 
     reached: int = 0
     """How many of the tests a rule measures."""
@@ -84,7 +84,7 @@ LimitKey: TypeAlias = tuple[str | None, str]
 
 
 class RuleOfTest(Struct, frozen=True, kw_only=True):
-    """What the rules that match one test ask for together; of several values of a limit the last rule's holds."""
+    """The joint rule of all that match one test; of several values of a limit the last rule's holds."""
 
     asked_by: tuple[str, ...]
     """The rules as messages name them."""
@@ -190,7 +190,7 @@ def read_rules(files: Iterable[Path], shown: Mapping[Path, str]) -> tuple[SuiteR
 
 
 def toml_of(file: Path, shown: str) -> Mapping[str, Any]:
-    """Return what a TOML file holds; TorchprofError where it cannot be read."""
+    """Return the content of a TOML file; TorchprofError where it cannot be read."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as problem:
@@ -238,7 +238,7 @@ def _unusable(rule: str, why: Reason) -> TorchprofError:
 
 
 def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -> RuleOfTest:
-    """Return what rules ask of a test that all of them match."""
+    """Return the rule that joins all rules that match a test."""
     values: dict[LimitKey, Any] = {}
     for key, value in (pair for rule in rules for pair in _by_key(rule.limits)):
         values.pop(key, None)  # The later one stands later.

@@ -41,7 +41,7 @@ _PYTESTS = 8
 
 
 class TestRun(Struct, kw_only=True):
-    """What one run of one test has measured so far, and how that was judged; only its own methods change it."""
+    """The measurements of one run of one test so far, and their judgements; only its own methods change it."""
 
     __test__ = False
 
@@ -58,9 +58,9 @@ class TestRun(Struct, kw_only=True):
     own_limits: Mapping[str, object] = field(default_factory=dict)
     """The limits that the test's body has set for later measurements, as they were written."""
     unused_limits: Mapping[str, object] = field(default_factory=dict)
-    """Those of them that no measurement has followed yet."""
+    """The limits among them that no measurement has followed yet."""
     compiled: CompileLog = field(default_factory=CompileLog)
-    """What torch.compile has done since the first measurement."""
+    """The compilations of torch.compile since the first measurement."""
     measuring: bool = False
     body_left: bool = False
     """Whether its body cannot be the measured step, and runs without a measurement."""
@@ -73,7 +73,7 @@ class TestRun(Struct, kw_only=True):
     failed_part: BaseException | None = None
     """The error of the first subtest that pytest counts as failed; the test itself goes on."""
     misses: Misses = field(default_factory=Misses)
-    """What the limits of ``expect()`` have raised."""
+    """The errors that the limits of ``expect()`` have raised."""
 
     @property
     def body_is_step(self) -> bool:

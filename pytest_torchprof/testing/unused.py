@@ -34,7 +34,7 @@ def unused_entries(run: RunBaselines, started_in: Path) -> list[UnusedEntries]:
     )
     renamed = [*renames.entries()]
     known_as = {(entries.file, key) for entries in renamed for key in entries.keys}
-    unused = [*renamed, *_of_no_test_file(run, known_as), *_untold_entries(run)]
+    unused = [*renamed, *_files_without_tests(run, known_as), *_untold_entries(run)]
     update = run.options.baseline.updates
     passed: defaultdict[Path, set[str]] = defaultdict(set)
     for nodeid, test_file in run.passed.items():
@@ -65,7 +65,7 @@ def _untold_entries(run: RunBaselines) -> Iterator[UnusedEntries]:
             yield UnusedEntries(file=run.options.shown(file), why=Disuse.UNTOLD, keys=tuple(left))
 
 
-def _of_no_test_file(run: RunBaselines, renamed: Collection[tuple[str, str]]) -> Iterator[UnusedEntries]:
+def _files_without_tests(run: RunBaselines, renamed: Collection[tuple[str, str]]) -> Iterator[UnusedEntries]:
     """Yield the baseline files beside those of this run whose test file was removed or has another name now."""
     options, slugs = run.options, _devices(run)
     for folder in sorted({file.parent for file in run.compared_keys}):

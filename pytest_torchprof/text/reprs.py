@@ -1,4 +1,4 @@
-"""What a part of a profile shows in a console: what it is and what tells it from others, on one line."""
+"""The line that shows a part of a profile in a console: what it is and what tells it from others."""
 
 from __future__ import annotations
 

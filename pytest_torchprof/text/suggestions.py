@@ -1,4 +1,4 @@
-"""What to write in place of a word that is none of those expected."""
+"""Suggestions for a word that is none of those expected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def choices_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[str
 
 
 def choice_advice(meant: str | None, names: Sequence[str]) -> str:
-    """Return what to write for a word that is none of the valid ones, by what `choices_like` returns for it."""
+    """Return advice for a word that is none of the valid ones, by the answer of `choices_like`."""
     return f"expected one of {', '.join(names)}" if meant is None else f"did you mean {meant!r}?"
 
 
@@ -45,7 +45,7 @@ def keywords_like(word: str, valid: Iterable[str]) -> tuple[str | None, tuple[st
 
 
 def keyword_advice(meant: str | None, alike: Sequence[str]) -> str:
-    """Return what to write for a keyword that is none, by what `keywords_like` it there is."""
+    """Return advice for a keyword that does not exist, by the answer of `keywords_like`."""
     if meant is not None:
         return f"did you mean {meant!r}?"
     such_as = f", such as {enumerated(alike)}" if alike else ""

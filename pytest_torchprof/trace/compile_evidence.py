@@ -149,7 +149,7 @@ class CompileEvidence(ShownFields, frozen=True, kw_only=True):
     """The settings under which compiled functions were entered in the steps, and may have run uncompiled; each with its
     kind as ``setting``, of earlier versions texts."""
     eager_under: tuple[AnySetting | str, ...] = ()
-    """Those under which they ran uncompiled, in the steps or before."""
+    """The settings under which they ran uncompiled, in the steps or before."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that were reported while the measured code was compiled."""
     given_up: tuple[GraphBreak, ...] = ()
@@ -158,7 +158,7 @@ class CompileEvidence(ShownFields, frozen=True, kw_only=True):
     """Frames that had been left uncompiled before, and ran."""
     recompiles: tuple[Recompile, ...] = ()
     seen_instead: tuple[AnyWhyUncompiled | str, ...] = ()
-    """What may have kept the code from being compiled, each with its kind as ``cause``; of earlier versions texts."""
+    """The possible reasons why code was not compiled, each with its kind as ``cause``; of earlier versions texts."""
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None

@@ -38,7 +38,7 @@ class Spans(Struct, frozen=True):
         return zip(self.starts, self.ends, strict=True)
 
     def around(self, since: int, until: int) -> tuple[int, int] | None:
-        """Return the range that holds this time from beginning to end; None without one."""
+        """Return the range that holds this time from beginning to end; None if none does."""
         index = bisect_right(self.starts, since) - 1
         return (self.starts[index], self.ends[index]) if index >= 0 and until <= self.ends[index] else None
 

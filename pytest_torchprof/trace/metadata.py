@@ -215,7 +215,7 @@ def parse(value: Any) -> Metadata:
     except msgspec.ValidationError:
         pass
     try:
-        return msgspec.convert({**upgraded, **_what_fits(upgraded)}, Metadata)
+        return msgspec.convert({**upgraded, **_well_typed(upgraded)}, Metadata)
     except msgspec.ValidationError as error:
         raise _malformed(error) from None
 
@@ -261,7 +261,7 @@ def _upgraded(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**value, "environment": {"launches_wait": "CUDA_LAUNCH_BLOCKING=1", **environment}}
 
 
-def _what_fits(value: Mapping[str, Any]) -> dict[str, Any]:
+def _well_typed(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the objects inside the value, without their parts of a wrong type."""
     if isinstance(compiled := value.get("compile"), Mapping):
         value = {**value, "compile": _with_known_kinds(compiled)}

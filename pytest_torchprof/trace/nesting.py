@@ -100,7 +100,7 @@ class Nesting:
         return outermost
 
     def _holding_longer(self, last: int, start: float, end: float) -> int:
-        """Return what `_holding` does, as long as no range is too deep, which is refused (`nest`)."""
+        """Return the holder as `_holding` does, as long as no range is too deep, which is refused (`nest`)."""
         # Where one is, the way up from each call would be long.
         if self._is_bottomless or self._ends[last] >= end:
             return last
@@ -141,12 +141,12 @@ class Nesting:
         return holder
 
     def around(self, thread: int, start: int, end: int) -> int:
-        """Return the innermost range of the thread that holds [start, end] in ns; ABSENT without one."""
+        """Return the innermost range of the thread that holds [start, end] in ns; ABSENT if none does."""
         index = bisect_right(self._starts.get(thread, ()), start)
         return self._holding(self._order[thread][index - 1], start, end) if index else ABSENT
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
-        """Return by call the innermost range around each of the ``members``; ABSENT without one."""
+        """Return by call the innermost range around each of the ``members``; ABSENT if there is none."""
         threads, starts, ends = calls.thread, calls.start, calls.end
         return {call: self.around(threads[call], starts[call], ends[call]) for call in members}
 

@@ -301,7 +301,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return StepRange(None, start, max(ends), self.threads[thread])
 
     def step_at(self, instant: int) -> int:
-        """Return the index of the step whose CPU range holds the instant; ABSENT without one."""
+        """Return the index of the step whose CPU range holds the instant; ABSENT if none does."""
         index = bisect_right(self._step_starts, instant) - 1
         return index if index >= 0 and instant < self.steps[index].end_ns else ABSENT
 
@@ -332,7 +332,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def around_calls(self) -> Sequence[int]:
-        """For each call the innermost operator around it; ABSENT without one."""
+        """For each call the innermost operator around it; ABSENT if there is none."""
         return self.nesting.around_calls
 
     @cached_property

@@ -194,7 +194,7 @@ class LiveDevice(ABC):
 
     @classmethod
     def captured_graphs(cls, replays: Replays) -> tuple[CapturedGraph, ...] | None:  # noqa: ARG003
-        """Return what is known of the captures of the graphs that were replayed; None if nothing is."""
+        """Return the known captures of the graphs that were replayed; None if none is known."""
         return None
 
     def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched does not need it
@@ -225,7 +225,7 @@ class LiveDevice(ABC):
         return {}
 
     def disturbances(self) -> AbstractContextManager[Callable[[], list[Disturbance]]]:
-        """Watch it; the function that is yielded returns what has disturbed it since."""
+        """Watch it; the function that is yielded returns the disturbances since."""
         return nullcontext(list)
 
 

@@ -77,7 +77,7 @@ class ChildFailed(Exception):
 
 
 class _ChildAnswer(msgspec.Struct, frozen=True):
-    """What code in a process of its own came to."""
+    """The outcome of code in a process of its own."""
 
     raised: str | None = None
     facts: msgspec.Raw = msgspec.Raw(b"null")

@@ -79,7 +79,7 @@ class Machine:
 
     @cached_property
     def no_torch(self) -> Exception | None:
-        """What keeps torch from being imported; None if nothing does."""
+        """The error that keeps torch from being imported; None if there is none."""
         try:
             with warnings.catch_warnings():
                 # Without NumPy, which nothing here needs, torch warns when it is imported.
@@ -291,7 +291,7 @@ _QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
 
 
 class NvmlAnswer(Struct, frozen=True):
-    """What NVML answers to a question: a value, or why there is none."""
+    """The answer of NVML to a question: a value, or why there is none."""
 
     value: Any = None
     unknown: AnyNvmlSilence | None = None

@@ -34,7 +34,7 @@ STEPS = 3
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What a recording shows; lists have an item for each step."""
+    """The figures of a recording; lists have an item for each step."""
 
     launches: list[int]
     kernels: list[int]
@@ -49,7 +49,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class Trial(Struct, frozen=True):
-    """What a measurement came to."""
+    """The outcome of a measurement."""
 
     why: decoding.AnyReason | None
     """Why it cannot be trusted; None if it can."""

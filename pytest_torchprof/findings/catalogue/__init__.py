@@ -53,7 +53,7 @@ KINDS: Final[Mapping[str, type[Finding]]] = {
 
 
 def from_words(words: Any) -> Any:
-    """Return what ``Finding.in_words`` gave as msgspec takes it for an `AnyFinding`.
+    """Return the mapping that ``Finding.in_words`` gave as msgspec takes it for an `AnyFinding`.
 
     What this version does not know, or knows with other facts, keeps its words.
     """

@@ -117,11 +117,11 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
 
     lookups_without_region: int
     seen: tuple[AnyWhyUncompiled | str, ...]
-    """What kept Dynamo away; a text in recordings and reports of earlier versions."""
+    """The reasons that kept Dynamo away; texts in recordings and reports of earlier versions."""
 
     @property
     def hints(self) -> str:
-        """What kept Dynamo away."""
+        """The reasons that kept Dynamo away."""
         return "; ".join(map(str, self.seen))
 
     @property
@@ -219,11 +219,11 @@ class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"
     cpu_us: float
     cpu_us_uncompiled: float
     gained_us: float | None = None
-    """What the GPU gains a step, less than 0 where it loses; null where the CPU is the device."""
+    """The time that the GPU gains a step, less than 0 where it loses; null where the CPU is the device."""
 
     @property
     def won_us(self) -> float:
-        """What the GPU gains, if it gains anything."""
+        """The time that the GPU gains, 0 if it gains none."""
         return max(self.gained_us or 0.0, 0.0)
 
     @property

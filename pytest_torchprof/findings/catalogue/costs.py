@@ -59,13 +59,13 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     _OF_LIBRARIES = frozenset(
         {f"aten::{name}{way}" for name in ("_cudnn_rnn", "miopen_rnn") for way in ("", "_backward")}
     )
-    """What cuDNN or MIOpen launches by itself, for each moment of a sequence."""
+    """The launches that cuDNN or MIOpen makes by itself, for each moment of a sequence."""
     _WITHIN: ClassVar[Mapping[bool, str]] = {False: "in a step", True: "in the recording"}
     _IN_A_GRAPH = "launch them in a CUDA graph"
     _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"
 
     time_us: float
-    """What launching them takes."""
+    """The time that launching them takes."""
     share: float
     ops: Mapping[str, int]
     """How many kernels each operator launches in a step, most first."""
@@ -103,7 +103,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
 
     @property
     def calls(self) -> str:
-        """What the operators launch."""
+        """The launches of the operators."""
         return ", ".join(
             f"{op} launches {counted(count, 'kernel')} of {show_us(self.mean_us[op])} each"
             for op, count in list(self.ops.items())[:3]
@@ -152,7 +152,7 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
 
     @property
     def way(self) -> str:
-        """What to do about copies in the direction that takes longest."""
+        """The remedy for copies in the direction that takes longest."""
         return self._WITHIN if self.is_within else self._ACROSS
 
     @property
@@ -163,7 +163,7 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
 
     @property
     def pin(self) -> str:
-        """What to do about pageable memory, where it takes time."""
+        """The remedy for pageable memory, where it takes time."""
         return self.words(self._PIN) if self.pageable_us else ""
 
 
@@ -228,7 +228,7 @@ class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
 
     @property
     def last(self) -> str:
-        """What to look at."""
+        """The place to look at."""
         return self.innermost or self.child
 
     @property
@@ -260,7 +260,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
     different: int
     """How many constants there are."""
     constants: tuple[str, ...]
-    """Those that are made most often, at most five."""
+    """The constants that are made most often, at most five."""
     ops: tuple[str, ...] = ()
     """The operators that make these."""
     calls_per_step: tuple[int, ...]
@@ -275,7 +275,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
 
     @property
     def most_often(self) -> str:
-        """What is made most often."""
+        """The constant that is made most often."""
         return self.constants[0]
 
     @property

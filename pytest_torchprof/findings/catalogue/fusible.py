@@ -20,11 +20,11 @@ class UnfusedPointwise(OfKernels, frozen=True, kw_only=True, tag="unfused-pointw
     saved_us: float
     chains: int
     chain: tuple[str, ...]
-    """What the kernels of the costliest one do."""
+    """The operations of the costliest one's kernels."""
 
     @property
     def costliest(self) -> str:
-        """What the kernels of the costliest one do, at most five of them."""
+        """The operations of the costliest chain's kernels, at most five of them."""
         return first_of(self.chain)
 
 
@@ -49,7 +49,7 @@ class UnfusedAttention(NamesKernels, Finding, frozen=True, kw_only=True, tag="un
     kernels: tuple[str, ...]
     """The kernels of the first occurrence, from product to product."""
     ops: tuple[str, ...]
-    """What was called, at most three names."""
+    """The names of the operators that were called, at most three."""
     between_us: float
     """The time between the two products, without other products, such as those of relative positions."""
     by_math: bool
@@ -144,7 +144,7 @@ class OptimizerOfSingleTensors(OfKernels, frozen=True, kw_only=True, tag="single
 
     @property
     def gradients(self) -> str:
-        """What to do about gradients that are set to zero, where kernels do it."""
+        """The remedy for gradients that are set to zero, where kernels do it."""
         return self.words(self._GRADIENTS) if self.zeroing else ""
 
     @property

@@ -1,4 +1,4 @@
-"""What a recording comes to, in one or two sentences: a row for each kind of recording.
+"""The headline of a recording, in one or two sentences: a row for each kind of recording.
 
 The first sentence says what the numbers mean, the second where to look; it is of the events that are named with it.
 """
@@ -29,7 +29,7 @@ _MOST_NAMED: Final = 3
 
 
 class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
-    """What is shown of a recording before everything else; times in microseconds, shares 0..1."""
+    """The headline of a recording, shown before everything else; times in microseconds, shares 0..1."""
 
     WHAT: ClassVar[str]
     WHERE: ClassVar[str] = ""
@@ -82,7 +82,7 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
     longest_us: float
     """The longest event or gap."""
     name: str
-    """What ran: a kernel or an operator."""
+    """The name of the kernel or operator that ran."""
     source: str | None = None
     """The user's line, where stacks were recorded."""
 
@@ -187,7 +187,7 @@ class GpuIdled(_MayCommunicate, _OfWindow, frozen=True, kw_only=True, tag="gpu-i
     recaptured_in: tuple[str, ...] = ()
     """The operators that were called."""
     meanwhile: Meanwhile | None = None
-    """What went on during most of the longest gap; None if no events show it."""
+    """The activity during most of the longest gap; None if no events show any."""
 
     @property
     def what(self) -> str:
@@ -208,7 +208,7 @@ class GpuIdled(_MayCommunicate, _OfWindow, frozen=True, kw_only=True, tag="gpu-i
 
     @property
     def own(self) -> str:
-        """What the profiler itself took, where that is enough to be seen."""
+        """The profiler's own time, where that is enough to be seen."""
         return self.words(self._OWN) if self.profiler_us >= WORTH_TELLING * self.window_us else ""
 
     @property
@@ -221,7 +221,7 @@ class GpuIdled(_MayCommunicate, _OfWindow, frozen=True, kw_only=True, tag="gpu-i
 
     @property
     def why(self) -> str:
-        """What most of it, or much where that is the cold start's, was spent with."""
+        """The cause of most of it, or of much where that is the cold start's."""
         ways = (
             (self._is_most(self.recaptured_us), self._RECAPTURED),
             (self.set_up_us >= MUCH_SET_UP * self.share * self.window_us, self._ONCE),
@@ -264,7 +264,7 @@ class GpuIdled(_MayCommunicate, _OfWindow, frozen=True, kw_only=True, tag="gpu-i
 
     @property
     def passed(self) -> str:
-        """What went on in the longest gap, where that is known."""
+        """The activity in the longest gap, where that is known."""
         return "" if self.meanwhile is None else self._PASSED[self.meanwhile]
 
 
@@ -371,7 +371,7 @@ class IdleDevice(Headline, frozen=True, kw_only=True, tag="nothing-ran"):
 
     @property
     def ran(self) -> str:
-        """What a device does."""
+        """The verb for a device's work."""
         return "ran on a GPU" if self.of_gpu else "was computed"
 
     @property

@@ -122,7 +122,7 @@ class UnaskedFp64(OfKernels, frozen=True, kw_only=True, tag="unasked-fp64"):
 
     @property
     def named(self) -> str:
-        """What computes: the operators, or kernels where no operator is known."""
+        """The operators that compute, or the kernels where no operator is known."""
         shown = self.ops or self.kernels
         return ", ".join(shown[:3]) + (" and others" if len(shown) > 3 else "")
 

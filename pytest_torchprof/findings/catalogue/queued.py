@@ -142,7 +142,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def causes(self) -> str:
-        """What it may wait for, as far as the recording shows it."""
+        """The causes that it may wait for, as far as the recording shows them."""
         graphs = self._GRAPHS_AGAIN if 2 * self.graphs_again_us >= self.graph_starts_us else self._GRAPH
         seen = (
             (self.begins_with_it, self._EARLIER),

@@ -68,7 +68,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "mixed": "mixed (waiting, transfer): ranks wait for each other, and sending takes time too",
         "inconclusive": "inconclusive: whether ranks wait or send cannot be told",
     }
-    """What the time in collectives is spent with, by kind."""
+    """The causes of the time in collectives, by kind."""
     _AT_LEAST = (
         "; at least {waits_at_least:share} of what ranks spend in collectives is waiting, and more may be: recordings "
         "of ranks are missing"
@@ -120,7 +120,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def held_up(self) -> str:
-        """What else to do where this process itself was held up."""
+        """The further remedy where this process itself was held up."""
         return self._HELD_UP if self.cpu_held_up else ""
 
     @property
@@ -186,7 +186,7 @@ class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
 
     @property
     def headline(self) -> str:
-        """What a job comes to that has such a rank."""
+        """The headline of a job that has such a rank."""
         return self.words(self.HEADLINE)
 
 

@@ -91,7 +91,7 @@ class KernelsLost(Finding, frozen=True, kw_only=True, tag="lost-kernels"):
 
     @property
     def cause(self) -> str:
-        """What went wrong."""
+        """The flaw of the recording."""
         all_lost = self.lost_kernels == self.launches
         return "the GPU side of the recording is missing" if all_lost else "the profiler lost events"
 
@@ -158,7 +158,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     setup_idle_us: float | None = None
     """For how long of that the GPU idled; of several the mean."""
     setup: Mapping[str, int] | None = None
-    """What is done once, and how often it was, the longest first."""
+    """The work that is done once, and how often it was, the longest first."""
     first_call_us: float | None = None
     """The time by which a range's first call takes longer to its first operator than the other calls."""
     first_took_us: float | None = None
@@ -167,7 +167,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
 
     @property
     def set_up(self) -> str:
-        """What is set up, most of the time first."""
+        """The things that are set up, most of the time first."""
         return first_of([f"{name} x{count}" if count > 1 else name for name, count in (self.setup or {}).items()], 3)
 
     @property

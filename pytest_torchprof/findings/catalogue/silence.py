@@ -109,7 +109,7 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
 
     @property
     def cause(self) -> str:
-        """What it may be."""
+        """The possible cause."""
         return self._CAUSES[self.stacks]
 
     @property

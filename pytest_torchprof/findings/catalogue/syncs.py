@@ -32,7 +32,7 @@ class SyncOverLittleWork(Finding, frozen=True, kw_only=True, tag="sync-over-litt
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What they are called."""
+        """The names of the calls."""
         return tuple(self.calls)
 
 
@@ -89,7 +89,7 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
 
     @property
     def causes(self) -> tuple[WaitedFor, ...]:
-        """What was waited for long, the longest first."""
+        """The causes of long waits, the longest first."""
         # To wait for a GPU that works costs nothing.
         spent = self.causes_idle_us if sum(self.causes_idle_us.values()) > 0 else self.causes_us
         order = sorted(spent, key=lambda cause: -spent[cause])
@@ -97,7 +97,7 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
 
     @property
     def ways(self) -> str:
-        """What to do about what was waited for, where that was long."""
+        """The remedies for the causes of long waits."""
         return "; ".join(self._WAYS[cause] for cause in self.causes)
 
     @property

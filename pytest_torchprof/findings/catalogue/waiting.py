@@ -112,7 +112,7 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
 
     @property
     def set_up(self) -> str:
-        """What of the time is the cold start's, where that is enough to be seen."""
+        """The part of the time that is the cold start's, where that is enough to be seen."""
         return self.words(self._SET_UP) if self.set_up_us >= 0.1 * self.time_us else ""
 
     @property
@@ -306,12 +306,12 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def graphs_in_use(self) -> str:
-        """What graphs can do, in use or not."""
+        """The advice on CUDA graphs, by whether they are in use."""
         return self._GRAPHS[self.graphs]
 
     @property
     def larger_launches(self) -> str:
-        """What makes fewer launches of the same work, by whether CUDA graphs are in use."""
+        """The way to fewer launches of the same work, by whether CUDA graphs are in use."""
         return self._LARGER[self.graphs]
 
 

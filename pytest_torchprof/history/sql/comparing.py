@@ -22,7 +22,7 @@ _AT_ONCE = 500
 
 
 def compared(connection: Connection, store: str) -> Iterator[RunRecord | BadRecord | RowsDiffer]:
-    """Yield each record, what is wrong with it, or how its rows differ from it; one at a time is held in memory.
+    """Yield each record, its fault, or how its rows differ from it; one at a time is held in memory.
 
     A row that several records share is compared once, with the first of them.
     """

@@ -172,7 +172,7 @@ class HistoryDatabase:
         return self.add_note(note)
 
     def notes(self) -> list[Note | BadRecord]:
-        """Return the notes by their keys, and what is wrong with one that cannot be read."""
+        """Return the notes by their keys, and the fault of one that cannot be read."""
         with self._read() as connection:
             stored = () if connection is None else connection.execute(select(NOTE).order_by(NOTE.c.key)).all()
         return [self._note(row) for row in stored]
@@ -195,7 +195,7 @@ class HistoryDatabase:
             return had, REVISIONS[-1]
 
     def rebuild(self) -> tuple[int, list[BadRecord]]:
-        """Make all tables anew from the records; return of how many, and what is wrong with the others."""
+        """Make all tables anew from the records; return of how many, and the faults of the others."""
         if not self.is_there:
             raise StoreUnusable.of(self.shown, NoHistoryThere())
         good, bad = 0, []
@@ -215,7 +215,7 @@ class HistoryDatabase:
         return good, bad
 
     def compared(self) -> Iterator[RunRecord | BadRecord | RowsDiffer]:
-        """Yield each record by its id, what is wrong with it, or how its rows in the tables differ from it."""
+        """Yield each record by its id, its fault, or how its rows in the tables differ from it."""
         with self._connected(StoreUse.READ) as connection:
             if self._file is None:
                 # What is written or removed meanwhile would be a difference.

@@ -1,4 +1,4 @@
-"""What alembic runs to migrate: on the connection that it is given, in the transaction that this has begun."""
+"""The migration that alembic runs: on the connection that it is given, in the transaction that this has begun."""
 
 from __future__ import annotations
 

@@ -39,17 +39,17 @@ _USUAL_BYTES: Final = 8 << 10
 
 
 class TestRuns(Struct, frozen=True, kw_only=True):
-    """All runs of a history, each with what it has measured of some tests alone."""
+    """All runs of a history, each with its measurements of some tests alone."""
 
     __test__ = False
 
     runs: Sequence[HistoryRun]
     kernels: Mapping[str, tuple[KernelCount, ...]]
-    """Those of each structure that these tests launch."""
+    """The kernels of each structure that these tests launch."""
 
 
 class TestTables:
-    """What is asked of the tables of a history, within one transaction."""
+    """The queries to the tables of a history, within one transaction."""
 
     __test__ = False
 
@@ -63,7 +63,7 @@ class TestTables:
         return {nodeid: key for key, nodeid in self._connection.execute(select(TEST.c.id, TEST.c.nodeid))}
 
     def runs_of(self, tests: Mapping[str, str]) -> TestRuns | None:
-        """Return all runs with what they measured of these tests, ids by node ids; None if a head cannot be read."""
+        """Return all runs with their measurements of these tests, ids by node ids; None if a head cannot be read."""
         heads = self._all_heads()
         if heads is None:
             return None

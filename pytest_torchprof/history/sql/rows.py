@@ -130,7 +130,7 @@ def _by_id(rows: Any) -> list[Row]:
 
 
 def _data(value: object) -> Any:
-    """Return what JSON has for a value; what no text in PostgreSQL may hold is written as a picture of it."""
+    """Return a value as JSON; a character that no text in PostgreSQL may hold is written as a picture of it."""
     return _clean(msgspec.to_builtins(value, enc_hook=str, str_keys=True))
 
 

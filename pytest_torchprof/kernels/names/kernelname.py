@@ -128,7 +128,7 @@ class KernelName(ShownFields, frozen=True, kw_only=True):
 
     @property
     def _lead(self) -> list[str]:
-        """What the display name has before the kernel's own name."""
+        """The words of the display name before the kernel's own name."""
         if self.triton not in (None, "user"):
             return []
         words = [self.family] if self.family not in (None, "other") else []

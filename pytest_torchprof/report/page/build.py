@@ -51,11 +51,11 @@ class Heading:
     lines: tuple[str, ...] = ()
     """The lines below it: where it was measured, what it is compared with, what else the run has to say."""
     sides: Sides | None = None
-    """What the measurement before and this one are called, where two are compared."""
+    """The names of the measurement before and of this one, where two are compared."""
     compared: str = "baseline"
     """The title of the column of comparisons."""
     noun: Noun = "test"
-    """What its measurements are called."""
+    """The noun for its measurements."""
 
 
 def page(several: Iterable[Measured], heading: Heading) -> str:

@@ -50,7 +50,7 @@ def details_of(measured: Measured, marks: Marks | None = None, sides: Sides = TW
         environment = known_of(before.result.environment)
         details["before"] = {"environment": environment, "recording": before.result.recording}
     if analysis is not None:
-        details |= _of_analysis(analysis, earlier)
+        details |= _analysis_details(analysis, earlier)
         if earlier is not None:
             details["compared"] = changes_between(analysis, earlier, sides)
     elif result.kernels:
@@ -124,7 +124,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
     ]
 
 
-def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
+def _analysis_details(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
     trace = analysis.trace
     rank, ranks = rank_and_size(trace) or (0, 1)
     return {

@@ -1,4 +1,4 @@
-"""What the page shows of a slice besides name and time: operands, source line, module, family, step."""
+"""The facts that the page shows of a slice besides name and time: operands, source line, module, family, step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of several measurements comes to, in a sentence or two above the list."""
+"""The gist of a page of several measurements, in a sentence or two above the list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHY_ALONE: Final = ("only before", "only now", "not compared")
 
 
 def lead_of_job(jobs: Sequence[JobOnPage], count: int) -> str:
-    """Return what the job comes to whose ranks are all that the page is of; empty for any other page."""
+    """Return the headline of the job whose ranks are all that the page is of; empty for any other page."""
     if not (jobs and jobs[0].is_all_of(count)):
         return ""
     first, *others = jobs[0].facts["headline"]

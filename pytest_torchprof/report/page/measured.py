@@ -55,7 +55,7 @@ class Measured:
     before: Measured | None = None
     """The measurement that it is compared with."""
     other_ranks: tuple[RankPart, ...] = ()
-    """What is kept of the recordings of its job's other ranks, which have no place of their own on the page."""
+    """The kept parts of the recordings of its job's other ranks, which have no place of their own on the page."""
 
     @property
     def name(self) -> str:

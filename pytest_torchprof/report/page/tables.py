@@ -86,7 +86,7 @@ def _table(way: str, now: Sequence[Any], was: Sequence[Any] | None) -> Table:
 
 
 def table_of_calls(kernels: Sequence[KernelCalls]) -> Table:
-    """Return the kernels that a run keeps of a measurement without its recording: those of one step."""
+    """Return the kernels of one step that a run keeps of a measurement without its recording."""
     columns = page_columns(CALLS, Among())
     table = as_table(columns, [_cells(columns, row, Among()) for row in kernels])
     return {**table, "counts": "count", "time": "time_us", "own": "time_us", "of_step": True}

@@ -1,4 +1,4 @@
-"""What an address says by itself: its protocol, the libraries it needs, and what in it is secret. Nothing is loaded."""
+"""The parts of an address: its protocol, the libraries it needs, and what in it is secret. Nothing is loaded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def reason_without_secrets(error: Exception, address: str) -> str:
 
 
 def _secrets(address: str) -> set[str]:
-    """Return what may be secret in a URL, in each way in which it may be written."""
+    """Return the texts that may be secret in a URL, in each way in which they may be written."""
     user = re.match(r"[^:]*://[^/@:?]*:(.*)@", address, re.DOTALL)
     query = address[user.end() if user else 0 :].partition("?")[2]
     values = [value for name, value in parse_qsl(query) if name not in SHOWN_IN_URLS]

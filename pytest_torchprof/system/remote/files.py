@@ -84,7 +84,7 @@ def _walked(files: Any, path: str, retries: int) -> Iterator[Mapping[str, Any]]:
 
 
 def file_at(address: str) -> RemoteFile:
-    """Return what a file is now; raises what the store's library raises, FileNotFoundError where there is none."""
+    """Return a file's present state; raises the store library's errors, FileNotFoundError where there is none."""
     files, path = _opened(address)
     return _file(files.info(path), address)
 

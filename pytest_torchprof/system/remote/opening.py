@@ -24,7 +24,7 @@ def opened(address: str, *, tries: int = 1) -> tuple[Any, str]:
 
 
 def _settings(address: str, tries: int) -> dict[str, Any]:
-    """Return what differs from the user's own settings of fsspec."""
+    """Return the settings of ours that differ from the user's own settings of fsspec."""
     if protocol_of(address) != _S3:
         return {}
     own = conf.get(_S3, {})

@@ -22,7 +22,7 @@ _LOOK_S: Final = 0.01
 
 
 def process_group() -> object:
-    """Return the default process group; None without one."""
+    """Return the default process group; None if there is none."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -30,7 +30,7 @@ def process_group() -> object:
 
 
 class Between:
-    """What a rank keeps from one of its tests to the next."""
+    """The state that a rank keeps from one of its tests to the next."""
 
     def __init__(self, state: RunState | None) -> None:
         self._state = state
@@ -47,7 +47,7 @@ class Between:
 
     @property
     def left(self) -> LeftBehind | None:
-        """What a test has left behind that no job of its own would have; None if another test may follow."""
+        """The state that a test left behind and no job of its own would have; None if another test may follow."""
         group = process_group()
         own = group is not None and self._state is not None and group is self._state.own_group
         if not own and group is not self._kept:

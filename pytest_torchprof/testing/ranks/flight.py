@@ -1,4 +1,4 @@
-"""What NCCL's flight recorder has dumped of a job that hangs: the collective at which each rank stopped.
+"""The dump of NCCL's flight recorder on a job that hangs: the collective at which each rank stopped.
 
 A dump is a file of whoever wrote it, perhaps in a folder of everybody: only one of this account that was written during
 the test is read, and nothing in it is called.
@@ -27,7 +27,7 @@ _LONGEST: Final = 120
 
 
 def last_collective_text(rank: int, variables: Mapping[str, str], folder: Path, since_s: float) -> str:
-    """Return a text with the collective at which a rank stopped, by the newest dump since then; empty without one.
+    """Return a text with the collective at which a rank stopped, by the newest dump since then; empty if there is none.
 
     ``variables`` is its environment, ``folder`` is where it runs.
     """

@@ -85,7 +85,7 @@ class JobPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def process(self) -> CacheProcess | None:
-        """What its process is for, if that is no rank of several."""
+        """The purpose of its process, if that is no rank of several."""
         if self.phase is None:
             return None
         if self.phase.fills:
@@ -131,13 +131,13 @@ _NOWHERE: Final = Place(sign=None, stack=None, collective="")
 
 
 class JobEnd(Struct, frozen=True, kw_only=True):
-    """What became of a job."""
+    """The outcome of a job."""
 
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
     """The lost ranks; first the one that ended the job."""
     process: CacheProcess | None = None
-    """What messages call its process, where that is no rank of several."""
+    """The name of its process in messages, where that is no rank of several."""
     silent_s: float | None = None
     """For how long no rank had made progress, if the job was given up for that."""
 
@@ -305,7 +305,7 @@ def _last_lines(text: str) -> tuple[str, ...]:
 
 
 def _read(logs: Path) -> str:
-    """Return what a process wrote to stderr, or if that is empty, to stdout."""
+    """Return the text that a process wrote to stderr, or if that is empty, to stdout."""
     files = (logs / f"{name}.log" for name in ("stderr", "stdout"))
     texts = (file.read_text(encoding="utf-8", errors="backslashreplace").rstrip() for file in files if file.is_file())
     return next(filter(None, texts), "")

@@ -1,4 +1,4 @@
-"""What a rank knows of itself; in a module apart from the process group's, which needs torch."""
+"""A rank's knowledge of itself; in a module apart from the process group's, which needs torch."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def brief_of(report: pytest.TestReport) -> str:
 
 
 def code_of(report: pytest.TestReport) -> str | None:
-    """Return the code of our error by which a phase failed; None without one."""
+    """Return the code of our error by which a phase failed; None if it was no error of ours."""
     return getattr(report, CODE, None)
 
 

@@ -89,12 +89,12 @@ def read_turn(folder: Path, number: int) -> Turn | None:
 
 
 class LeftBehind(Enum):
-    """What a test may leave behind that keeps other tests from running in its process."""
+    """The state that a test may leave behind and that keeps other tests from running in its process."""
 
     PROCESS_GROUP = "process group"
     """One that is neither this package's nor a shared fixture's."""
     NO_PROCESS_GROUP = "no process group"
-    """That of a shared fixture is gone."""
+    """The process group of a shared fixture is gone."""
     OTHER_PROCESS_GROUP = "other process group"
     """This package's has taken the place of a shared fixture's."""
     PROFILER = "profiler"
@@ -113,7 +113,7 @@ class LastWord(Struct, frozen=True, kw_only=True):
     goes_on: bool = False
     """Whether the rank waits for another test."""
     left: LeftBehind | None = None
-    """What the test has left behind; None if another test may follow."""
+    """The state that the test has left behind; None if another test may follow."""
     groups: Mapping[str, int] = {}
     """How many collectives the rank has taken part in, by process group that stays."""
 
@@ -220,7 +220,7 @@ class TurnFolder:
         return (self._path / _END).is_file()
 
     def read(self) -> RankEnd:
-        """Return what the rank has left so far."""
+        """Return the reports and the last word that the rank has left so far."""
         file = self._path / _END
         last = msgspec.convert(json.loads(file.read_bytes()), LastWord) if self.ended else LastWord()
         return RankEnd(reports=tuple(self._reports()), last=last)

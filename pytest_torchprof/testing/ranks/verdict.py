@@ -48,7 +48,7 @@ class RankVerdict(Struct, frozen=True, kw_only=True):
 
     rank: Rank
     process: CacheProcess | None = None
-    """What its process is for, if it is no rank of several."""
+    """The purpose of its process, if it is no rank of several."""
     outcome: str
     report: pytest.TestReport
     lost: Reason | None = None
@@ -100,7 +100,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         return NoRankGoesOn(silent_s, tuple(lost), tuple(lost.values()))
 
     def loss(self, why: Reason) -> RankLost:
-        """Return what there is to say where the rank that speaks for it is lost for this reason: or none goes on."""
+        """Return the loss of the rank that speaks for the job, for this reason; of the job where no rank goes on."""
         first, silent_s = self.first, self.job.silent_s
         if silent_s is not None:
             return RankLost(self._why_silent(silent_s))
@@ -134,7 +134,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def sections(self) -> tuple[tuple[str, str], ...]:
-        """What the ranks wrote, each under headings that name it."""
+        """The output of the ranks, each under headings that name it."""
         return tuple(
             (f"{name}, {verdict.name}", text)
             for verdict, end in zip(self.ranks, self.job.ranks, strict=True)
@@ -150,10 +150,10 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
 
 def verdict_of(job: JobEnd) -> JobVerdict:
     """Return the verdict of a job."""
-    return JobVerdict(job=job, ranks=tuple(_of_rank(job, number) for number in range(len(job.ranks))))
+    return JobVerdict(job=job, ranks=tuple(_rank_verdict(job, number) for number in range(len(job.ranks))))
 
 
-def _of_rank(job: JobEnd, number: int) -> RankVerdict:
+def _rank_verdict(job: JobEnd, number: int) -> RankVerdict:
     rank, end = Rank(number, len(job.ranks)), job.ranks[number]
     order, lost = next(((order, lost) for order, lost in enumerate(job.lost) if lost.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
@@ -186,7 +186,7 @@ def _outcome(report: pytest.TestReport) -> tuple[str, pytest.TestReport]:
 
 
 def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
-    """Return what the ranks hand over together: for each measurement the result of the worst rank.
+    """Return the results that the ranks hand over together: for each measurement that of the worst rank.
 
     Baselines are rank 0's, and written if the test has passed on all.
     """
@@ -196,7 +196,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     return replace(
         first,
         results=tuple(_results(nodeid, verdict, of_ranks)),
-        of_ranks=tuple(_of_each(nodeid, verdict, of_ranks)) if len(of_ranks) > 1 else (),
+        of_ranks=tuple(_results_of_each(nodeid, verdict, of_ranks)) if len(of_ranks) > 1 else (),
         replayed=tuple(sorted(set(chain.from_iterable(handed.replayed for handed in of_ranks)))),
         problems=tuple(dict.fromkeys(chain.from_iterable(handed.problems for handed in of_ranks))),
         # This process itself knows which tests were collected and have passed.
@@ -206,8 +206,8 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     )
 
 
-def _of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
-    """Yield what each rank has measured by itself; of one that was lost, that it has not."""
+def _results_of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
+    """Yield each rank's own results, and for a rank that was lost results that are not measured."""
     known = {result.label: result for handed in of_ranks for result in handed.results}
     for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
         yield from handed.results
