@@ -29,7 +29,7 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.cli import main
 from pytest_torchprof.report.page.details import details_of
-from pytest_torchprof.report.page.document import SCRIPTS, STYLES
+from pytest_torchprof.report.page.document import SCRIPTS, STYLES, as_json
 from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import of_recording
 from pytest_torchprof.report.page.packing import pack
@@ -83,7 +83,7 @@ def drawings(browser, profiles, tmp_path_factory):
         marks = marks_of(profile, measured.result.findings)
         found[name] = measured.result.findings, marks
         content = b64encode(zlib.compress(pack(profile, marks.events), 1)).decode()
-        told = json.dumps(details_of(measured, marks)["findings"]).replace("<", "\\u003c")
+        told = as_json(details_of(measured, marks).findings).decode().replace("<", "\\u003c")
         payloads.append(f'<script type="text/plain" id="{name}" data-recording>{content}</script>')
         payloads.append(f'<script type="application/json" id="findings of {name}">{told}</script>')
     scripts = "".join((FOLDER / name).read_text() for name in SCRIPTS if name not in ("tests.js", "page.js"))

@@ -99,7 +99,7 @@ OPEN = {
     "limits/asked.py": ("values as the user wrote them", "value written settings"),
     "limits/limit.py": ("the function that reads a value as the user wrote it", "read"),
     "report/row_columns.py": ("functions of the rows of any table", "of show bound"),
-    "report/page/jobs.py": ("the page's JSON", "facts"),
+    "report/page/details.py": ("facts of an environment, whatever their type", "environment"),
     "report/perfetto.py": ("ids of events as any recording has them", "id"),
 }
 """What is open to anything, and what it is."""
@@ -361,3 +361,49 @@ def test_what_a_result_holds_has_a_type(module):
 def test_an_untyped_field_is_found():
     source = "class Result(Struct):\n    limits: tuple[Verdict, ...]\n    summary: Mapping[str, Any]\n    told: dict[str, object]"
     assert untyped_results(source) == ["summary", "told"]
+
+
+PAGE = sorted((PACKAGE / "report" / "page").rglob("*.py"))
+MAPPINGS = {"dict", "defaultdict", "Mapping", "MutableMapping"}
+
+
+def untyped_mappings(source: str) -> list[int]:
+    """Return the lines with a mapping to anything: nobody checks what is asked for by key.
+
+    The fields of classes are left to ``untyped_results``.
+    """
+    nodes = list(ast.walk(ast.parse(source)))
+    declared = (one for found in nodes if isinstance(found, ast.ClassDef) for one in found.body)
+    fields = {id(part) for one in declared if isinstance(one, ast.AnnAssign) for part in ast.walk(one.annotation)}
+    return [node.lineno for node in nodes if is_untyped_mapping(node) and id(node) not in fields]
+
+
+def is_untyped_mapping(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+        return False
+    return ast.unparse(node.value) in MAPPINGS and ast.unparse(node.slice.elts[-1]) in {"Any", "object"}
+
+
+@pytest.mark.parametrize("module", [path.name for path in PAGE])
+def test_what_goes_to_the_page_is_asked_by_attribute(module):
+    assert untyped_mappings((PACKAGE / "report" / "page" / module).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def details_of(measured: Measured) -> dict[str, Any]: ...",
+        "def lead_of(details: Sequence[Mapping[str, object]]) -> str: ...",
+        "async def rows(*, of: dict[str, list[dict[str, Any]]]) -> None: ...",
+        "Table = dict[str, Any]",
+        "class Page:\n    def index(self) -> dict[str, Any] | None: ...",
+        "def page():\n    details: list[dict[str, Any]] = []",
+    ],
+)
+def test_a_mapping_to_anything_is_found(line):
+    assert len(untyped_mappings(line)) == 1
+
+
+def test_a_mapping_to_something_is_none_to_anything():
+    source = "class Details(Struct):\n    environment: Mapping[str, object]\ndef tables(key: object) -> dict[str, Table]: ..."
+    assert untyped_mappings(source) == []

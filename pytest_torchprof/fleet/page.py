@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import to_builtins
 
 from pytest_torchprof.fleet.texts import census_lines, divided_line, left_line
-from pytest_torchprof.report.page.details import as_json
-from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.document import as_json, compressed, document, text
 
 if TYPE_CHECKING:
     from pytest_torchprof.fleet.report import FleetReport

@@ -32,8 +32,7 @@ from pytest_torchprof.history.time_texts import (
     time_remarks_on,
     title_of,
 )
-from pytest_torchprof.report.page.details import as_json
-from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.document import as_json, compressed, document, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

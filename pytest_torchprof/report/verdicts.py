@@ -29,15 +29,26 @@ def words_for(verdict: Verdict, why: Callable[[str], Sequence[Finding]] = no_fin
 
     ``why`` returns the findings that may explain why the limit of a name was missed, as for `remedies_of`.
     """
-    measured, reason = (verdict.number if verdict.number is not None else verdict.text), verdict.reason
     return {
         "name": verdict.limit,
-        "measured": None if verdict.status == NOT_MEASURED else measured,
+        "measured": measured_of(verdict),
         "message": verdict.text,
-        "details": [line.strip() for evidence in verdict.evidence for line in evidence.lines],
-        **_about(reason),
+        "details": evidence_lines(verdict),
+        **_about(verdict.reason),
         **({"remedy": "; ".join(remedies_of([verdict], why))} if verdict.status == MISSED else {}),
     }
+
+
+def measured_of(verdict: Verdict) -> float | str | None:
+    """Return what was measured, in words where it is no number; None where nothing was."""
+    if verdict.status == NOT_MEASURED:
+        return None
+    return verdict.text if verdict.number is None else verdict.number
+
+
+def evidence_lines(verdict: Verdict) -> list[str]:
+    """Return the facts to act on, a line each."""
+    return [line.strip() for evidence in verdict.evidence for line in evidence.lines]
 
 
 def verdicts_json(

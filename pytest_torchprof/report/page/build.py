@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from pytest_torchprof.analysis.rank_parts import named_part
 from pytest_torchprof.compare.change import TWO_FILES
-from pytest_torchprof.report.page.details import as_json, details_of, in_job
-from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.details import details_of, in_job
+from pytest_torchprof.report.page.document import as_json, compressed, document, text
 from pytest_torchprof.report.page.jobs import RankOnPage, jobs_among
 from pytest_torchprof.report.page.lead import lead_of_job, lead_of_pairs
 from pytest_torchprof.report.page.marks import marks_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare.change import Sides
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.findings.catalogue.headlines import Headline
+    from pytest_torchprof.report.page.details import Details
     from pytest_torchprof.report.page.jobs import JobOnPage
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.verdicts import Noun
@@ -58,10 +59,20 @@ class Heading:
     """The noun for its measurements."""
 
 
+class _Index(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the page's script needs at first: how many measurements there are, and how to come by their details."""
+
+    count: int
+    together: int
+    """Details of so many are in one payload."""
+    compared: str
+    sides: Sides | None = None
+
+
 def page(several: Iterable[Measured], heading: Heading) -> str:
     """Return the page; measurements come one at a time, so that no two recordings have to be in memory."""
     shown: list[Measured] = []
-    details: list[dict[str, Any]] = []
+    details: list[Details] = []
     recordings: dict[str, bytes] = {}
     headlines: list[Headline | None] = []
     ranks: list[RankOnPage] = []
@@ -69,9 +80,9 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
         # The first one is drawn however large it is.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
         detail, headline, drawn = _details_and_recordings(measured, heading.sides or TWO_FILES, room=room)
-        names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
+        names = tuple(f"recording-{len(shown)}{side}" for side in ("", "-before"))[: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
-        details.append({**detail, **({"drawn": names} if names else {})})
+        details.append(structs.replace(detail, drawn=names))
         headlines.append(headline)
         ranks += _ranks_of(measured, len(shown))
         shown.append(_without_recording(measured))
@@ -89,22 +100,21 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
         f"<main>{table(rows, columns, verdicts, heading.compared, heading.noun) if shown else _NOTHING}"
         f'<div id="details" tabindex="-1"></div></main>'
     )
-    sides = {} if heading.sides is None else {"sides": heading.sides}
-    index = {"count": len(details), "together": _TOGETHER, "compared": heading.compared, **sides}
+    index = _Index(count=len(details), together=_TOGETHER, compared=heading.compared, sides=heading.sides)
     payloads = {"index": compressed(as_json(index)), **dict(_chunks(details)), **jobs, **recordings}
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
 def _details_and_recordings(
     measured: Measured, sides: Sides, *, room: float
-) -> tuple[dict[str, Any], Headline | None, list[bytes]]:
+) -> tuple[Details, Headline | None, list[bytes]]:
     """Return the details, the headline, and the recordings, compressed, of the measurement and of the earlier side.
 
     No recordings if they do not fit.
     """
     analysis = measured.analysis
     if analysis is None:
-        return {**details_of(measured, sides=sides), "missing": measured.missing}, None, []
+        return details_of(measured, sides=sides), None, []
     marks = marks_of(analysis, measured.result.findings)
     # Without its events, of which there may be many.
     headline = structs.replace(marks.headline, events=None)
@@ -114,7 +124,8 @@ def _details_and_recordings(
     ]
     if sum(map(len, drawn)) > room:
         events = counted(analysis.trace.events, "event")
-        return {**details, "missing": f"no timeline: {events} would make the page too large"}, headline, []
+        missing = f"no timeline: {events} would make the page too large"
+        return structs.replace(details, missing=missing), headline, []
     return details, headline, drawn
 
 
@@ -126,7 +137,7 @@ def _ranks_of(measured: Measured, number: int) -> Iterator[RankOnPage]:
 
 
 def _with_jobs(
-    details: list[dict[str, Any]],
+    details: list[Details],
     findings: Sequence[Sequence[Finding]],
     headlines: Sequence[Headline | None],
     jobs: Sequence[JobOnPage],
@@ -134,13 +145,15 @@ def _with_jobs(
     """Let the details of each rank name its job, and return the page's payloads of the jobs by these names."""
     payloads = {}
     for count, each in enumerate(jobs):
-        above = {"above": True} if each.is_all_of(len(details)) else {}
-        payloads[f"job-{count}"] = compressed(as_json({**each.facts, **above}))
+        name, ranks = f"job-{count}", each.ranks
+        if each.is_all_of(len(details)):
+            ranks = structs.replace(ranks, above=True)
+        payloads[name] = compressed(as_json(ranks))
         for number in each.numbers:
             of_rank = details[number]
             if each.job is not None:
                 of_rank = in_job(of_rank, findings[number], headlines[number], each.job)
-            details[number] = {**of_rank, "job": f"job-{count}"}
+            details[number] = structs.replace(of_rank, job=name)
     return payloads
 
 
@@ -156,6 +169,6 @@ def _without_recording(measured: Measured) -> Measured:
     )
 
 
-def _chunks(details: list[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+def _chunks(details: list[Details]) -> Iterator[tuple[str, bytes]]:
     for begin in range(0, len(details), _TOGETHER):
         yield f"details-{begin // _TOGETHER}", compressed(as_json(details[begin : begin + _TOGETHER]))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
 import re
 import zlib
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import to_builtins
 
 from pytest_torchprof.text import printable_line
 
@@ -54,6 +58,21 @@ def document(
 def text(value: str, longest: int = 300) -> str:
     """Return a text as HTML that only shows it: names from traces and test ids are data."""
     return escape(printable_line(value, longest))
+
+
+def as_json(value: object) -> bytes:
+    """Return what the page's script reads as JSON in ASCII; a number that is not finite is null."""
+    # Texts from traces may have lone surrogates, which msgspec has no JSON for.
+    plain = to_builtins(value, enc_hook=str, str_keys=True)
+    return json.dumps(_finite(plain), separators=(",", ":"), allow_nan=False).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def compressed(content: bytes) -> bytes:

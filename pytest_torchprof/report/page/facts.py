@@ -6,7 +6,9 @@ import json
 from collections import Counter
 from itertools import zip_longest
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace.columns import KERNEL
@@ -20,6 +22,22 @@ if TYPE_CHECKING:
 
 _LONGEST = 400
 _LONGEST_SIZES = 100
+
+
+class LaunchSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The launch of a kernel, as far as recorded."""
+
+    grid: list[int] | None = None
+    block: list[int] | None = None
+    registers: int | None = None
+    """Per thread."""
+    shared_bytes: int | None = None
+    occupancy: float | None = None
+    """The share of the warps that an SM can hold, 0..1."""
+    blocks_per_sm: float | None = None
+
+
+_NOT_RECORDED: Final = LaunchSettings()
 
 
 class Facts:
@@ -36,8 +54,7 @@ class Facts:
         """Source lines and modules."""
         self.variants: list[tuple[str, str, str | None, str | None, str]] = []
         """Family, library, dtype, layout and short name of kernels."""
-        self.shapes: list[dict[str, Any]] = []
-        """Grid, block, registers per thread, shared memory in bytes and occupancy of kernels, as far as recorded."""
+        self.shapes: list[LaunchSettings] = []
         self._shape_numbers: dict[tuple[int, float, float], int] = {}
         self._input_numbers: dict[int, int] = {}
         self._origin_numbers: dict[Origin | None, int] = {None: 0}
@@ -96,10 +113,11 @@ class Facts:
         key = launched, self._trace.occupancies[gpu_op], gpu.blocks_per_sm[gpu_op]
         number = self._shape_numbers.get(key)
         if number is None:
-            known = _shape_facts(self._trace.shapes[key[0]], *key[1:])
-            if known:
-                self.shapes.append(known)
-            number = self._shape_numbers[key] = len(self.shapes) if known else 0
+            settings = _launch_settings(self._trace.shapes[key[0]], *key[1:])
+            is_known = settings != _NOT_RECORDED
+            if is_known:
+                self.shapes.append(settings)
+            number = self._shape_numbers[key] = len(self.shapes) if is_known else 0
         return number
 
     def _origin(self, origin: Origin | None) -> int:
@@ -118,18 +136,16 @@ class Facts:
         return number
 
 
-def _shape_facts(recorded: bytes, occupancy: float, blocks_per_sm: float) -> dict[str, Any]:
-    """Return the recorded launch settings of a kernel; those that are not recorded are left out."""
+def _launch_settings(recorded: bytes, occupancy: float, blocks_per_sm: float) -> LaunchSettings:
     grid, block, registers, shared = map(_read, recorded.split(b"\0"))
-    facts = {
-        "grid": _three(grid),
-        "block": _three(block),
-        "registers": _count(registers),
-        "shared_bytes": _count(shared),
-        "occupancy": occupancy / 100 if 0 <= occupancy < inf else None,
-        "blocks_per_sm": blocks_per_sm if 0 <= blocks_per_sm < inf else None,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
+    return LaunchSettings(
+        grid=_three(grid),
+        block=_three(block),
+        registers=_count(registers),
+        shared_bytes=_count(shared),
+        occupancy=occupancy / 100 if 0 <= occupancy < inf else None,
+        blocks_per_sm=blocks_per_sm if 0 <= blocks_per_sm < inf else None,
+    )
 
 
 def _read(text: bytes) -> object:

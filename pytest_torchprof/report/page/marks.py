@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings import OtherFinding, find_with_events
 from pytest_torchprof.findings.events import Events
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.findings.catalogue.headlines import Headline
 
-_NOT_OF_THE_RECORDING = ("source", "kind", "wait_share", "waits_at_least")
+_NOT_OF_THE_RECORDING: Final = {"source", "kind", "wait_share", "waits_at_least"}
 """Facts that a repeat with stacks adds, or the recordings of other ranks."""
 
 
@@ -41,11 +41,13 @@ def marks_of(analysis: Analysis, findings: Sequence[Finding]) -> Marks:
 def _events(analysis: Analysis, finding: Finding, located: Finding | None) -> Events | None:
     if isinstance(finding, OtherFinding):
         return _named(analysis, finding)
-    return located.events if located is not None and _facts(finding) == _facts(located) else None
+    return located.events if located is not None and _is_same(finding, located) else None
 
 
-def _facts(finding: Finding) -> dict[str, Any]:
-    return {name: fact for name, fact in finding.evidence.items() if name not in _NOT_OF_THE_RECORDING}
+def _is_same(finding: Finding, located: Finding) -> bool:
+    """Return whether a finding has the facts of one of the recording."""
+    facts, recorded = finding.evidence, located.evidence
+    return all(facts.get(name) == recorded.get(name) for name in {*facts, *recorded} - _NOT_OF_THE_RECORDING)
 
 
 def _named(analysis: Analysis, finding: Finding) -> Events | None:

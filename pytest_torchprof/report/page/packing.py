@@ -6,7 +6,6 @@ as planes: the lowest byte of each number, then the next higher byte of each, be
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import Counter
 from functools import cached_property
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.analysis.lanes import ON_GPU, LaneKind, lanes_of
 from pytest_torchprof.analysis.stacks import stack_kinds, stacks_of
 from pytest_torchprof.analysis.waits import waiting_copies
+from pytest_torchprof.report.page.document import as_json
 from pytest_torchprof.report.page.facts import Facts
+from pytest_torchprof.report.page.header import FlameTree, Header, LaneOnPage, Mark, MemoryChart, StepOnPage
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.lanes import Lane
     from pytest_torchprof.findings.events import Events
+    from pytest_torchprof.report.page.header import Widths
     from pytest_torchprof.trace import Trace
 
 _LONGEST_NAME = 10_000
@@ -40,13 +42,11 @@ _DEVICE_TYPES: Final = {0: "CPU"}
 def pack(analysis: Analysis, marks: Sequence[Events | None] = ()) -> bytes:
     """Return all slices of a recording as bytes, which are the same for the same recording.
 
-    Times are in units of ``unit_ns`` since ``origin_ns``; ``left_out`` is a sentence on what is not drawn as recorded.
     ``marks`` are events that the page can show by their places in this list.
     """
     packing = _Packing(analysis)
-    header = packing.header(marks)
-    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
-    return b"".join([len(text).to_bytes(4, "little"), text, *packing.planes])
+    header = as_json(packing.header(marks))
+    return b"".join([len(header).to_bytes(4, "little"), header, *packing.planes])
 
 
 class _Packing:
@@ -65,27 +65,27 @@ class _Packing:
         self._name_numbers = _by_frequency(chain.from_iterable(part.name for part in _all_parts(trace)))
         self._texts = {trace.names[name]: number for name, number in self._name_numbers.items()}
 
-    def header(self, marks: Sequence[Events | None]) -> dict[str, Any]:
+    def header(self, marks: Sequence[Events | None]) -> Header:
         """Pack all columns and return the header, which says how to read them."""
         lanes = [self._lane(lane) for lane in self._lanes]
         memory, flames, marked = self._memory(), self._flames(), [self._mark(events) for events in marks]
-        return {
-            "version": 1,
-            "origin_ns": self._start_ns,
-            "unit_ns": self._unit_ns,
-            "steps": self._steps(),
-            "worst": self._facts.worst_step,
-            "lanes": lanes,
-            "memory": memory,
-            "flames": flames,
-            "marks": marked,
-            "names": [_shown(name) for name in self._texts],
-            "inputs": self._facts.inputs,
-            "origins": self._facts.origins,
-            "variants": self._facts.variants,
-            "shapes": self._facts.shapes,
-            "left_out": self._left_out(),
-        }
+        return Header(
+            version=1,
+            origin_ns=self._start_ns,
+            unit_ns=self._unit_ns,
+            steps=self._steps(),
+            worst=self._facts.worst_step,
+            lanes=lanes,
+            memory=memory,
+            flames=flames,
+            marks=marked,
+            names=[_shown(name) for name in self._texts],
+            inputs=self._facts.inputs,
+            origins=self._facts.origins,
+            variants=self._facts.variants,
+            shapes=self._facts.shapes,
+            left_out=self._left_out(),
+        )
 
     def _clock(self) -> tuple[int, int]:
         """Return when the first event began, and the largest unit in which all times are whole."""
@@ -114,7 +114,7 @@ class _Packing:
             first += len(lane.members)
         return numbers
 
-    def _lane(self, lane: Lane) -> dict[str, Any]:
+    def _lane(self, lane: Lane) -> LaneOnPage:
         part, members, unit = lane.columns, lane.members, self._unit_ns
         start, end, since = part.start, part.end, self._start_ns
         times = [max(start[i] - since, 0) // unit for i in members]
@@ -130,14 +130,14 @@ class _Packing:
             columns |= self._facts.of_operators(members)
         elif lane.kind is LaneKind.CALLS:
             columns["waits"] = [i in self._waits for i in members]
-        return {
-            "kind": lane.kind.value,
-            "title": _shown(lane.title),
-            "subtitle": _shown(lane.subtitle),
-            "slices": len(members),
-            "rows": max(lane.rows) + 1,
-            "columns": self._added(columns),
-        }
+        return LaneOnPage(
+            kind=lane.kind.value,
+            title=_shown(lane.title),
+            subtitle=_shown(lane.subtitle),
+            slices=len(members),
+            rows=max(lane.rows) + 1,
+            columns=self._added(columns),
+        )
 
     @cached_property
     def _waits(self) -> frozenset[int]:
@@ -146,11 +146,11 @@ class _Packing:
         copies = waiting_copies(trace, range(len(trace.gpu)))
         return frozenset({*trace.blocking, *(trace.links.call_of[i] for i in copies)} - {trace.flush})
 
-    def _mark(self, events: Events | None) -> dict[str, Any]:
+    def _mark(self, events: Events | None) -> Mark:
         """Pack the numbers of slices, and the times that have no slice; gaps are in order of time."""
         trace, unit = self._trace, self._unit_ns
         if events is None:
-            return {"slices": 0, "gaps": 0, "chains": []}
+            return Mark(slices=0, gaps=0, chains=())
         on_gpu = self._number_of_gpu_op
         ranges = self._numbers_of([LaneKind.RANGES], len(trace.annotations)) if events.annotations else ()
         own = self._numbers_of([LaneKind.PROFILER], len(trace.overheads)) if events.overheads else ()
@@ -163,19 +163,19 @@ class _Packing:
         ]
         gaps = sorted(events.gaps)
         starts = [max(start - self._start_ns, 0) // unit for start, _, _ in gaps]
-        return {
-            "slices": len(slices),
-            "columns": self._added({"slice": _zigzag_deltas(slices)}),
-            "gaps": len(gaps),
-            "gap_columns": self._added(
+        return Mark(
+            slices=len(slices),
+            columns=self._added({"slice": _zigzag_deltas(slices)}),
+            gaps=len(gaps),
+            gap_columns=self._added(
                 {
                     "start": map(sub, starts, [0, *starts[:-1]]),
                     "length": [(end - start) // unit for start, end, _ in gaps],
                     "beside": _zigzag_deltas([on_gpu[gpu_op] for _, _, gpu_op in gaps]),
                 }
             ),
-            "chains": events.chains,
-        }
+            chains=events.chains,
+        )
 
     @cached_property
     def _number_of_gpu_op(self) -> array[int]:
@@ -188,8 +188,8 @@ class _Packing:
         ops = [self._number_of_op[op_of[i]] for i in members]
         return {"call": _zigzag_deltas(calls), "op": _zigzag_deltas(ops), **self._facts.of_gpu_ops(members)}
 
-    def _added(self, columns: dict[str, Iterable[int]]) -> list[tuple[str, int]]:
-        """Append the planes of columns; return the name of each and how many bytes its numbers have, 0 for zeros."""
+    def _added(self, columns: dict[str, Iterable[int]]) -> Widths:
+        """Append the planes of columns."""
         widths = []
         for name, values in columns.items():
             numbers = _unsigned(list(values))
@@ -199,24 +199,24 @@ class _Packing:
             widths.append((name, width))
         return widths
 
-    def _steps(self) -> list[dict[str, Any]]:
+    def _steps(self) -> list[StepOnPage]:
         rows = []
         for step, part in zip(self._trace.steps, self._analysis.launching.parts, strict=True):
             gpu = self._trace.gpu
             starts, ends = [gpu.start[i] for i in part.gpu_ops], [gpu.end[i] for i in part.gpu_ops]
             rows.append(
-                {
-                    "name": None if step.name is None else _shown(step.name),
-                    "start_ns": step.start_ns - self._start_ns,
-                    "end_ns": step.end_ns - self._start_ns,
-                    "until_ns": max([step.end_ns, *ends]) - self._start_ns,
-                    "gpu_ops": len(starts),
-                    "gpu_ns": sum(map(sub, ends, starts)),
-                }
+                StepOnPage(
+                    name=None if step.name is None else _shown(step.name),
+                    start_ns=step.start_ns - self._start_ns,
+                    end_ns=step.end_ns - self._start_ns,
+                    until_ns=max([step.end_ns, *ends]) - self._start_ns,
+                    gpu_ops=len(starts),
+                    gpu_ns=sum(map(sub, ends, starts)),
+                )
             )
         return rows
 
-    def _memory(self) -> list[dict[str, Any]]:
+    def _memory(self) -> list[MemoryChart]:
         """Return how much memory was in use, by kind of device, since the recording began."""
         allocations, charts = self._trace.allocations, []
         for device in sorted(set(allocations.device_type)):
@@ -231,10 +231,10 @@ class _Packing:
                 "size": map(_zigzag, (size for _, size in points)),
             }
             title = f"{_DEVICE_TYPES.get(device, 'GPU')} memory"
-            charts.append({"title": title, "points": len(points), "columns": self._added(columns)})
+            charts.append(MemoryChart(title=title, points=len(points), columns=self._added(columns)))
         return charts
 
-    def _flames(self) -> list[dict[str, Any]]:
+    def _flames(self) -> list[FlameTree]:
         trees = []
         for kind in stack_kinds(self._trace):
             tree = stacks_of(self._analysis, kind)
@@ -248,7 +248,7 @@ class _Packing:
                 "gpu": tree.gpu_ns,
                 "calls": tree.calls,
             }
-            trees.append({"kind": kind.value, "nodes": len(tree.names), "columns": self._added(columns)})
+            trees.append(FlameTree(kind=kind.value, nodes=len(tree.names), columns=self._added(columns)))
         return trees
 
     def _left_out(self) -> str:

@@ -1,4 +1,4 @@
-// Reads the bytes that columns.py packs: every slice of a recording, lane by lane, times in ns since its first event.
+// Reads the bytes that packing.py packs: every slice of a recording, lane by lane, times in ns since its first event.
 const Recording = (() => {
   const GPU_KINDS = new Set(["stream", "communication"]);
 
