@@ -405,6 +405,8 @@ def test_object(torchprof):
         ("lambda: LATER", "coroutine later"),
         ("lambda: streamed_later()", "async generator streamed_later"),
         ("Stream()", "generator Stream.__call__"),
+        ("lambda: [x, stream()]", "generator stream"),
+        ("lambda: (LATER, 1)", "coroutine later"),
         ("lambda: map(torch.sin, [x])", "map object"),
         ("lambda: filter(torch.sin, [x])", "filter object"),
         ("lambda: itertools.starmap(torch.add, [(x, x)])", "starmap object"),

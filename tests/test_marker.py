@@ -267,10 +267,12 @@ import functools
 def wrapped(function):
     return functools.wraps(function)(lambda: function())
 
+@pytest.mark.torchprof(max_kernels=1)
 @pytest.mark.torchprof(device="cpu", max_kernels=2)
 def twice():
     torch.add(torch.add(x, x), x)
 
+# The upper one of the two is equal to it, and another one.
 test_made = pytest.mark.torchprof(max_kernels=1)(wrapped(twice))
 
 @pytest.mark.torchprof(max_kernels=1)
@@ -511,6 +513,23 @@ def test_marked():
     )
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["*max_kernels=0*1 kernel*"])
+
+
+def test_a_marker_that_a_hook_puts_first_is_the_nearest_whatever_equals_it(run_tests, pytester):
+    pytester.makeconftest("""
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.torchprof(max_kernels=1), append=False)
+""")
+    result = run_tests("""
+@pytest.mark.torchprof(max_kernels=1)
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_twice():
+    torch.add(torch.add(x, x), x)
+""")
+    result.assert_outcomes(failed=1)
 
 
 def test_a_marker_that_a_hook_adds_before_the_setup_counts(run_tests, pytester):

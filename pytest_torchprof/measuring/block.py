@@ -40,10 +40,12 @@ def why_work_not_done(measured: Profile, returned: object) -> Reason | None:
     None for any other measurement. A function of a kind that returns such work is refused by ``why_nothing_runs``
     before it is called; a lambda may return it as well.
     """
-    if not _is_work(returned) or idle_step(measured, ()) is None:
+    values = (returned, *returned) if isinstance(returned, list | tuple) else (returned,)
+    work = [value for value in values if _is_work(value)]
+    if not work or idle_step(measured, ()) is None:
         return None
-    kind = type(returned).__name__.replace("_", " ")
-    return ReturnsWork(f"{kind} {getattr(returned, '__qualname__', 'object')}")
+    kind = type(work[0]).__name__.replace("_", " ")
+    return ReturnsWork(f"{kind} {getattr(work[0], '__qualname__', 'object')}")
 
 
 def _is_work(returned: object) -> bool:

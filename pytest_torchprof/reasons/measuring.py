@@ -32,7 +32,10 @@ class ReturnsWork(Reason, frozen=True):
 
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "nothing ran: the measured call returned the {returned}, whose code runs only when somebody drives it"
-    REMEDY = "let the measured call run it to its end: list(...) drives a generator, asyncio.run(...) a coroutine"
+    REMEDY = (
+        "let the measured call run it to its end: list(...) drives a generator or a map, asyncio.run(...) a coroutine, "
+        "`async for` an async generator"
+    )
     MEANING = "what a generator, a coroutine, `map` or `filter` stands for runs after the measurement"
 
     returned: str

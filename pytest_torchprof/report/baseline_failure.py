@@ -137,9 +137,9 @@ class NewIfNotStrict(Statement, frozen=True):
 
 
 class RenameIfRenamed(Statement, frozen=True):
-    """The end of the run names the command by which a renamed test keeps its baseline."""
+    """A command lets a renamed test keep its baseline; the end of the run names the tests, if it is clear which they are."""
 
-    SENTENCE = "if it was renamed, run the command that the end of this run names (torchprof baseline rename)"
+    SENTENCE = "if it was renamed, rename its entry too, as the end of this run says (torchprof baseline rename)"
 
 
 class PruneIfNew(Statement, frozen=True):

@@ -40,7 +40,7 @@ def words_for(verdict: Verdict, why: Callable[[str], Sequence[Finding]] = no_fin
 
 
 def measured_of(verdict: Verdict) -> float | str | None:
-    """Return what was measured, in words where it is no number; None where nothing was."""
+    """Return the measured value, in words where it is no number; None where nothing was measured."""
     if verdict.status == NOT_MEASURED:
         return None
     return verdict.text if verdict.number is None else verdict.number

@@ -55,9 +55,15 @@ def _nearest_first(node: Node) -> list[pytest.Mark]:
     other way round. Those that hooks and fixtures put before and after stay there.
     """
     own = [marker for marker in node.own_markers if marker.name == "torchprof"]
-    written = [marker for marker in _written(node) if marker in own] if own else []
-    begin = next((at for at, marker in enumerate(own) if marker in written), len(own))
-    return [*own[:begin], *written, *(marker for marker in own[begin:] if marker not in written)]
+    nearest_first = _written(node) if own else []
+    # By what they are: those with the same keywords are equal.
+    mine, written = set(map(id, own)), set(map(id, nearest_first))
+    begin = next((at for at, marker in enumerate(own) if id(marker) in written), len(own))
+    return [
+        *own[:begin],
+        *(marker for marker in nearest_first if id(marker) in mine),
+        *(marker for marker in own[begin:] if id(marker) not in written),
+    ]
 
 
 def _written_above(item: pytest.Item) -> list[pytest.Mark]:
@@ -72,7 +78,8 @@ def _written_above(item: pytest.Item) -> list[pytest.Mark]:
     if getattr(written, "__name__", None) == getattr(item, "originalname", item.name):
         return markers
     of_the_written = list(getattr(written, "pytestmark", ()))
-    return [*(marker for marker in markers if marker not in of_the_written), *of_the_written]
+    copied = set(map(id, of_the_written))
+    return [*(marker for marker in markers if id(marker) not in copied), *of_the_written]
 
 
 def _written(node: Node) -> list[pytest.Mark]:

@@ -61,7 +61,7 @@ def text(value: str, longest: int = 300) -> str:
 
 
 def as_json(value: object) -> bytes:
-    """Return what the page's script reads as JSON in ASCII; a number that is not finite is null."""
+    """Return the facts for the page's script as JSON in ASCII; a number that is not finite is null."""
     # Texts from traces may have lone surrogates, which msgspec has no JSON for.
     plain = to_builtins(value, enc_hook=str, str_keys=True)
     return json.dumps(_finite(plain), separators=(",", ":"), allow_nan=False).encode()

@@ -69,7 +69,7 @@ class RanksTogether(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def ranks_together(job: Job, number_of: Mapping[int, int | None]) -> RanksTogether:
-    """Return what a job's ranks show together; ``number_of`` has which measurement of the page each rank is."""
+    """Return the facts that a job's ranks show together; ``number_of``: the measurement of the page by rank."""
     columns, findings, collectives = rank_columns(job), find_in_job(job), rows_of(job)
     ranks = [[*_cells(columns, part), number_of[part.rank]] for part in job.ranks]
     return RanksTogether(
