@@ -78,8 +78,9 @@ def bisection_text(found: Bisection) -> str:
     """Return a result as JSON, with the words for each reason and gap."""
     # What a plugin's limit has seen may be of any type.
     plain = to_builtins(found, enc_hook=str)
-    for written, facts in ((plain, found), *zip(plain["commits"], found.commits, strict=True)):
-        written["why"]["text"] = facts.why.text
+    plain["why"]["text"] = found.why.text
+    for written, commit in zip(plain["commits"], found.commits, strict=True):
+        written["why"]["text"] = commit.why.text
     for test, gap in found.left_out.items():
         plain["left_out"][test]["text"] = gap.text
     return json_text(plain)
