@@ -57,7 +57,7 @@ class Bisection(Struct, frozen=True, kw_only=True):
     commits: tuple[Judged, ...]
 
 
-def bisection(result: SearchResult, test: str, limits: Iterable[str]) -> Bisection:
+def bisection_of(result: SearchResult, test: str, limits: Iterable[str]) -> Bisection:
     """Return the result of the search for the commit at which a test misses limits, or changes its kernels."""
     return Bisection(
         test=test,
@@ -74,14 +74,14 @@ def bisection(result: SearchResult, test: str, limits: Iterable[str]) -> Bisecti
     )
 
 
-def bisection_text(found: Bisection) -> str:
+def bisection_text(bisection: Bisection) -> str:
     """Return a result as JSON, with the words for each reason and gap."""
     # What a plugin's limit has seen may be of any type.
-    plain = to_builtins(found, enc_hook=str)
-    plain["why"]["text"] = found.why.text
-    for written, commit in zip(plain["commits"], found.commits, strict=True):
+    plain = to_builtins(bisection, enc_hook=str)
+    plain["why"]["text"] = bisection.why.text
+    for written, commit in zip(plain["commits"], bisection.commits, strict=True):
         written["why"]["text"] = commit.why.text
-    for test, gap in found.left_out.items():
+    for test, gap in bisection.left_out.items():
         plain["left_out"][test]["text"] = gap.text
     return json_text(plain)
 

@@ -83,9 +83,9 @@ def run(arguments: Namespace) -> int:
         line = f"torchprof: {test} takes no part, as it was not measured at the bad commit: {gap.in_one_line}"
         sys.stderr.write(f"{reason_line(line)}\n")
     if arguments.json:
-        from pytest_torchprof.against.bisection_json import bisection, bisection_text  # noqa: PLC0415 - for programs alone
+        from pytest_torchprof.against.bisection_json import bisection_of, bisection_text  # noqa: PLC0415 - for programs alone
 
-        screen.write(bisection_text(bisection(result, arguments.test, limits)))
+        screen.write(bisection_text(bisection_of(result, arguments.test, limits)))
     else:
         screen.write("".join(f"{line}\n" for line in _lines(result)))
     return _STATUS[result.outcome]

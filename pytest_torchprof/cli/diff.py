@@ -201,8 +201,8 @@ def _diff_ranks(arguments: Namespace) -> int:
         from pytest_torchprof.cli.diff_json import RanksDiff, diff_text, of_each  # noqa: PLC0415 - for programs alone
 
         files = (arguments.first, arguments.second)
-        found = RanksDiff(files=files, kernels_differ=differ, ranks=of_each(comparisons), all_ranks=together)
-        sys.stdout.write(diff_text(found))
+        document = RanksDiff(files=files, kernels_differ=differ, ranks=of_each(comparisons), all_ranks=together)
+        sys.stdout.write(diff_text(document))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME

@@ -80,7 +80,7 @@ def of_each(comparisons: Mapping[str, Comparison]) -> dict[str, ComparisonJson]:
     return {name: comparison_json(comparison) for name, comparison in comparisons.items()}
 
 
-def diff_text(found: Diff) -> str:
-    """Return what the command found as JSON."""
-    plain = to_builtins(found)
+def diff_text(document: Diff) -> str:
+    """Return a document as JSON."""
+    plain = to_builtins(document)
     return json_text({**{name: plain[name] for name in _FIRST}, **plain})

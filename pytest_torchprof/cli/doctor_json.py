@@ -36,6 +36,9 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
 
 def doctor_text(versions: Mapping[str, str], answers: Iterable[Answer]) -> str:
     """Return the answers as JSON."""
-    rows = (AnswerRow(check=one.check, status=one.status, text=one.text, do=one.do or None) for one in answers)
+    rows = (
+        AnswerRow(check=answer.check, status=answer.status, text=answer.text, do=answer.do or None)
+        for answer in answers
+    )
     report = DoctorReport(versions=dict(versions), answers=tuple(rows))
     return json.dumps(to_builtins(report), indent=2) + "\n"

@@ -47,7 +47,7 @@ def of_type(kind: type, *, whole: bool = True, apart: Collection[type] = ()) -> 
     """
     schema = msgspec.json.schema(kind)
     defs = schema.pop("$defs")
-    named = {f"#/$defs/{one.__name__}" for one in apart}
+    named = {f"#/$defs/{other.__name__}" for other in apart}
     resolved: Schema = _resolved(schema, defs, whole, named)
     return resolved
 
