@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 from facts import says, why_not
+from msgspec import to_builtins
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.cli import main
+from pytest_torchprof.compare.comparison_json import comparison_json
 from pytest_torchprof.compare.number_words import number_words
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.reasons.own_steps import NoGpuOperations
@@ -86,7 +88,7 @@ def test_eager_and_compiled_are_compared_in_words_and_as_data(recording):
     assert [kernel.op for kernel in change.before] == ["aten::gelu", "aten::mul"]
     assert [kernel.name for kernel in change.after] == ["triton_poi_fused_gelu_mul_0"]
     assert numbers(found)["kernels"] == (3, 2)
-    data = json.loads(json.dumps(found.to_dict()))
+    data = json.loads(json.dumps(to_builtins(comparison_json(found))))
     assert [kernel["name"] for kernel in data["changes"][0]["before"]] == [GELU, MUL]
     assert data["same"] == {"gemm": 1}
 

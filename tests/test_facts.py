@@ -725,10 +725,12 @@ WORDS_SHOWN = {
     "JobRow.why": "the words of the reason beside it",
     "NotJudged.why": "the words of the reason beside it",
     "OneLine.message": "a failure as pytest shows it",
+    "ParentDifference.summary": "the words of the changes beside it",
 }
 """Words of ours that are about to be shown, or stand in a report beside their facts."""
 VALUES_OF_RUNS = {
     "Alike.values": "what files are grouped by",
+    "Bisection.parent": "a commit",
     "Ending.raised_at": "a file and a line",
     "FamilyTime.library": "a library",
     "HandedBaselines.formers": "labels",
@@ -737,6 +739,8 @@ VALUES_OF_RUNS = {
     "MeasuredTest.properties": "names and values for JUnit",
     "RunOptions.forced": "options of the marker",
     "RunOptions.ranks_scope": "a value of the ini key",
+    "SearchEnd.ref": "a commit as the user named it",
+    "SearchEnd.sha": "a commit",
     "Stack.lines": "Python's, of a stack",
 }
 """Fields of these whose names do not tell that they hold names and values, and of what."""

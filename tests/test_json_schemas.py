@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import forking
+import msgspec
 import pytest
 from conftest import SHARED_TRACES
 from jobs import recording
@@ -17,6 +18,7 @@ from schema_checks import errors, schema_of
 from pytest_torchprof.analysis.tables import WAYS
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
+from pytest_torchprof.report.ranks_report import JobsDifference
 
 pytestmark = pytest.mark.any_torch
 
@@ -101,6 +103,13 @@ def test_differences_of_jobs_are_of_the_schema(job, capsys):
     found = printed(capsys, "diff", job("before"), job("after", more=["gemm"]), "--ranks", "--json")
     assert found["kernels_differ"]
     assert errors("diff", found) == []
+
+
+def test_jobs_whose_times_are_not_compared_are_of_the_schema(job, capsys):
+    found = printed(capsys, "diff", job("before"), job("after"), "--ranks", "--json")
+    unknown = msgspec.json.decode(msgspec.json.encode(JobsDifference()))
+    assert found["all_ranks"].keys() == unknown.keys()
+    assert errors("diff", found | {"all_ranks": unknown}) == []
 
 
 def test_differences_of_recorded_jobs_are_of_the_schema(recorded_job, capsys):

@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 import pytest
+
+from pytest_torchprof.compare import Comparison
+from pytest_torchprof.compare.comparison_json import ComparisonJson
+from pytest_torchprof.limits import Verdict
+from pytest_torchprof.report.verdicts import VerdictJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +88,7 @@ RESULTS = (
         for folder in OF_RESULTS
         for path in sorted((PACKAGE / folder).rglob("*.py"))
     ),
-    "cli/report_sources.py",
+    *("against/bisection_json.py", "cli/diff_json.py", "cli/doctor_json.py", "cli/report_sources.py"),
     *("testing/accounts.py", "testing/conclusion.py", "testing/failure.py", "testing/handed_over.py"),
     *("testing/judgement.py", "testing/judging.py", "testing/misses.py", "testing/outcome.py"),
     *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
@@ -103,6 +108,17 @@ OPEN = {
     "report/perfetto.py": ("ids of events as any recording has them", "id"),
 }
 """What is open to anything, and what it is."""
+BY_HAND = {
+    "baseline/form.py": "texts of a file, one line for each kernel",
+    "cli/schema.py": "schemas",
+    "cli/schema_of_analysis.py": "schemas",
+    "recording/writer.py": "what a recording already has, and more",
+    "report/analysis_json.py": "rows, whose fields are the columns of tables",
+    "report/history.py": "rows, whose fields are those of a table",
+    "report/json_report.py": "results, which are typed, with the words for them",
+    "report/ranks_report.py": "rows, whose fields are the columns of tables",
+}
+"""The modules that still put a document together from its parts, and what these are."""
 
 
 def is_frozen(found: ast.ClassDef) -> bool:
@@ -407,3 +423,41 @@ def test_a_mapping_to_anything_is_found(line):
 def test_a_mapping_to_something_is_none_to_anything():
     source = "class Details(Struct):\n    environment: Mapping[str, object]\ndef tables(key: object) -> dict[str, Table]: ..."
     assert untyped_mappings(source) == []
+
+
+def documents_by_hand(source: str) -> list[int]:
+    """Return the lines of dictionaries that have the version of a schema: documents without a type."""
+    return [
+        found.lineno
+        for found in ast.walk(ast.parse(source))
+        if isinstance(found, ast.Dict)
+        for key, value in zip(found.keys, found.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "schema" and not is_text(value)
+    ]
+
+
+def is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def test_documents_have_types():
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    assert sorted(module for module, source in sources.items() if documents_by_hand(source)) == [*BY_HAND]
+
+
+@pytest.mark.parametrize(
+    "source", ['return {"schema": SCHEMA, "test": test}', 'head = {**more, "schema": 1}', 'dict(told, **{"schema": 2})']
+)
+def test_a_document_without_a_type_is_found(source):
+    assert documents_by_hand(f"def told():\n    {source}") == [2]
+
+
+@pytest.mark.parametrize(("facts", "document"), [(Verdict, VerdictJson), (Comparison, ComparisonJson)])
+def test_a_document_has_each_fact_by_its_type_and_in_its_order(facts, document):
+    """But changes, which have their words there."""
+    assert document.__struct_fields__[: len(facts.__struct_fields__)] == facts.__struct_fields__
+    known, written = (
+        {name: kind for name, kind in get_type_hints(one).items() if name in facts.__struct_fields__}
+        for one in (facts, document)
+    )
+    assert {name for name, kind in known.items() if written[name] != kind} <= {"changes"}

@@ -15,6 +15,7 @@ from pytest_torchprof.against.request import refuse_clashes, repository_of, requ
 from pytest_torchprof.against.search_facts import (
     AllUnmeasured,
     AnswerChanged,
+    AnyWhyAnswered,
     BadEndIsGood,
     CommitAnswer,
     EndNotMeasured,
@@ -88,7 +89,7 @@ class Judged:
 
     sha: str
     answer: CommitAnswer
-    why: WhyAnswered
+    why: AnyWhyAnswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

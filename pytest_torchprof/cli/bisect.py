@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from msgspec import to_builtins
-
 from pytest_torchprof.cli import UsageError, add_limits
-from pytest_torchprof.text import json_text, printable, printable_line, reason_line
+from pytest_torchprof.text import printable, printable_line, reason_line
 from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
@@ -19,9 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.bisect import SearchResult
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.reasons.statement import Statement
 
-SCHEMA: Final = 1
 _STATUS: Final = {"found": 0, "not there": 1, "not measured": 3}
 
 _USAGE: Final = """\
@@ -87,8 +82,12 @@ def run(arguments: Namespace) -> int:
     for test, gap in result.left_out.items():
         line = f"torchprof: {test} takes no part, as it was not measured at the bad commit: {gap.in_one_line}"
         sys.stderr.write(f"{reason_line(line)}\n")
-    lines = "".join(f"{line}\n" for line in _lines(result))
-    screen.write(json_text(_data(result, arguments.test, limits)) if arguments.json else lines)
+    if arguments.json:
+        from pytest_torchprof.against.bisection_json import bisection_of, bisection_text  # noqa: PLC0415 - for programs alone
+
+        screen.write(bisection_text(bisection_of(result, arguments.test, limits)))
+    else:
+        screen.write("".join(f"{line}\n" for line in _lines(result)))
     return _STATUS[result.outcome]
 
 
@@ -114,34 +113,3 @@ def _lines(result: SearchResult) -> Iterator[str]:
         yield from (printable(line) for line in difference.decided())
     if not result.differences:
         yield "its parent cannot be measured, so what it changed is not known"
-
-
-def _data(result: SearchResult, test: str, limits: list[str]) -> dict[str, object]:
-    """Return the result as JSON data."""
-    return {
-        "schema": SCHEMA,
-        "test": test,
-        "limits": limits,
-        "outcome": result.outcome,
-        "why": _with_text(result.why),
-        **{side: {"ref": end.ref, "sha": end.sha} for side, end in (("good", result.good), ("bad", result.bad))},
-        "candidates": [asdict(commit) for commit in result.candidates],
-        "parent": result.parent,
-        "tests": {
-            test: {
-                "kernels_differ": difference.kernels_differ,
-                "summary": difference.summary,
-                "changes": difference.to_dict()["changes"],
-            }
-            for test, difference in result.differences.items()
-        },
-        "left_out": {test: _with_text(gap) for test, gap in result.left_out.items()},
-        "commits": [
-            {"sha": commit.sha, "answer": commit.answer, "why": _with_text(commit.why)} for commit in result.commits
-        ],
-    }
-
-
-def _with_text(facts: Statement) -> dict[str, object]:
-    # What a plugin's limit has seen may be of any type.
-    return {**to_builtins(facts, enc_hook=str), "text": facts.text}

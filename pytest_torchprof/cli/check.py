@@ -164,9 +164,9 @@ def write_json(
     """
     import json  # noqa: PLC0415
 
-    from pytest_torchprof.report.verdicts import verdicts_json  # noqa: PLC0415
+    from pytest_torchprof.report.verdicts import verdict_values, verdicts_json  # noqa: PLC0415
 
-    sys.stdout.write(json.dumps(verdicts_json(verdicts, reason, why)) + "\n")
+    sys.stdout.write(json.dumps(verdict_values(verdicts_json(verdicts, reason, why))) + "\n")
 
 
 def _write_verdicts(verdicts: Sequence[Verdict], failure: Failure, most: int) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pytest_torchprof.cli import UsageError, add_device, add_ranks, refuse
 from pytest_torchprof.reasons.error_texts import unmeasured_text
 from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.recording.text import is_special
-from pytest_torchprof.text import first_of, json_text, printable
+from pytest_torchprof.text import first_of, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.cli.diff_json import Diff
     from pytest_torchprof.compare import Comparison
 
 SAME, DIFFER, UNKNOWN = 0, 1, 3
@@ -28,19 +29,43 @@ _MERGING: Final = b"<<<<<<<"
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
+class _Recordings(NamedTuple):
+    """Two recordings compared."""
+
+    comparison: Comparison
+
+    @property
+    def differ(self) -> bool:
+        """Whether kernels differ."""
+        return self.comparison.kernels_differ
+
+    def document(self, files: tuple[str, str]) -> Diff:
+        """Return it as it is printed as JSON."""
+        from pytest_torchprof.cli.diff_json import recordings_diff  # noqa: PLC0415 - for programs alone
+
+        return recordings_diff(files, self.comparison)
+
+
 class _Tests(NamedTuple):
     """The comparisons of tests that have entries in baselines."""
 
     comparisons: Mapping[str, Comparison]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "tests": {
-                key: {**comparison.to_dict(), "summary": summary_of(comparison)}
-                for key, comparison in self.comparisons.items()
-            }
+    @property
+    def differ(self) -> bool:
+        """Whether kernels differ."""
+        return any(each.kernels_differ for each in self.comparisons.values())
+
+    def document(self, files: tuple[str, str]) -> Diff:
+        """Return it as it is printed as JSON."""
+        from pytest_torchprof.cli.diff_json import TestsDiff  # noqa: PLC0415 - as above
+        from pytest_torchprof.compare.comparison_json import comparison_json  # noqa: PLC0415 - as above
+
+        tests = {
+            key: comparison_json(comparison, summary=summary_of(comparison))
+            for key, comparison in self.comparisons.items()
         }
+        return TestsDiff(files=files, kernels_differ=self.differ, tests=tests)
 
 
 class _Folders(NamedTuple):
@@ -49,27 +74,31 @@ class _Folders(NamedTuple):
     comparisons: Mapping[str, Comparison]
     """Of those that are measured on both sides, the costliest difference first."""
     unmeasured: Mapping[str, NotMeasured]
-    alone: Mapping[str, Sequence[str]]
-    """The tests that only the "first" or the "second" folder has."""
+    only_in_first: Sequence[str]
+    """The tests that the other folder does not have."""
+    only_in_second: Sequence[str]
 
     @property
     def differ(self) -> bool:
         """Whether kernels differ, or tests are on one side only."""
-        return any(each.kernels_differ for each in self.comparisons.values()) or any(self.alone.values())
+        kernels_differ = any(each.kernels_differ for each in self.comparisons.values())
+        return kernels_differ or bool(self.only_in_first or self.only_in_second)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "recordings": {name: _with_difference(comparison) for name, comparison in self.comparisons.items()},
-            "not_measured": {name: str(problem) for name, problem in self.unmeasured.items()},
-            "alone": self.alone,
-        }
+    def document(self, files: tuple[str, str]) -> Diff:
+        """Return it as it is printed as JSON."""
+        from pytest_torchprof.cli.diff_json import Alone, FoldersDiff, of_each  # noqa: PLC0415 - as above
+
+        return FoldersDiff(
+            files=files,
+            kernels_differ=self.differ,
+            recordings=of_each(self.comparisons),
+            not_measured={name: str(problem) for name, problem in self.unmeasured.items()},
+            alone=Alone(first=tuple(self.only_in_first), second=tuple(self.only_in_second)),
+        )
 
 
 class _Compared(NamedTuple):
-    differ: bool
-    """Whether kernels differ."""
-    difference: Comparison | _Tests | _Folders
+    difference: _Recordings | _Tests | _Folders
     lines: list[str]
     unknown: bool = False
     """Whether a part of it is not measured."""
@@ -111,11 +140,12 @@ def run(arguments: Namespace) -> int:
         refuse("diff", problem)
         return UNKNOWN
     if arguments.json:
-        head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": compared.differ}
-        sys.stdout.write(json_text({**head, **compared.difference.to_dict()}))
+        from pytest_torchprof.cli.diff_json import diff_text  # noqa: PLC0415 - for programs alone
+
+        sys.stdout.write(diff_text(compared.difference.document((arguments.first, arguments.second))))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in compared.lines))
-    return UNKNOWN if compared.unknown else DIFFER if compared.differ else SAME
+    return UNKNOWN if compared.unknown else DIFFER if compared.difference.differ else SAME
 
 
 def _compare(arguments: Namespace) -> _Compared:
@@ -137,7 +167,7 @@ def _compare(arguments: Namespace) -> _Compared:
     if any(kinds):
         return _compared_with_baseline(first, second, device, baseline_first=kinds[0], every=every)
     comparison, lines = _compared_recordings(first, second, device, every=every)
-    return _Compared(comparison.kernels_differ, comparison, lines)
+    return _Compared(_Recordings(comparison), lines)
 
 
 def _diff_ranks(arguments: Namespace) -> int:
@@ -168,14 +198,11 @@ def _diff_ranks(arguments: Namespace) -> int:
     together, of_all = ranks_report.differences(*jobs)
     lines += ["all ranks:", *(f"  {line}" for line in of_all)]
     if arguments.json:
-        document = {
-            "schema": 1,
-            "files": [arguments.first, arguments.second],
-            "kernels_differ": differ,
-            "ranks": {rank: _with_difference(comparison) for rank, comparison in comparisons.items()},
-            "all_ranks": together,
-        }
-        sys.stdout.write(json_text(document))
+        from pytest_torchprof.cli.diff_json import RanksDiff, diff_text, of_each  # noqa: PLC0415 - for programs alone
+
+        files = (arguments.first, arguments.second)
+        document = RanksDiff(files=files, kernels_differ=differ, ranks=of_each(comparisons), all_ranks=together)
+        sys.stdout.write(diff_text(document))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
@@ -208,8 +235,7 @@ def _by_test(comparisons: Mapping[str, Comparison], *, every: bool) -> _Compared
             printable(f"{key}: {summary_of(comparison)}"),
             *(f"  {printable(line)}" for line in comparison.screen_lines(every=every)),
         ]
-    differ = any(comparison.kernels_differ for comparison in comparisons.values())
-    return _Compared(differ, _Tests(comparisons), lines or ["no tests in either baseline file"])
+    return _Compared(_Tests(comparisons), lines or ["no tests in either baseline file"])
 
 
 def _compared_with_baseline(
@@ -247,19 +273,15 @@ def _compared_folders(first: Path, second: Path, device: str | None, *, every: b
             compared[name] = _compared_recordings(before[name], after[name], device, every=every, indent=2)
         except NotMeasured as problem:
             unmeasured[name] = problem
-    alone = {"first": sorted(before.keys() - after.keys()), "second": sorted(after.keys() - before.keys())}
     # The costliest difference comes first.
     names = sorted(compared, key=lambda name: -abs(_difference_us(compared[name][0])))
     lines = [line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in compared[name][1]))]
     lines += [printable(f"{name}: {unmeasured_text(problem)}") for name, problem in unmeasured.items()]
-    lines += [printable(f"only in the {side}: {first_of(tests)}") for side, tests in alone.items() if tests]
-    folders = _Folders({name: compared[name][0] for name in names}, unmeasured, alone)
-    return _Compared(folders.differ, folders, lines, unknown=bool(unmeasured))
-
-
-def _with_difference(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison of recordings, one of several, as JSON values."""
-    return {"kernels_differ": comparison.kernels_differ, **comparison.to_dict()}
+    alone = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+    sides = zip(("first", "second"), alone, strict=True)
+    lines += [printable(f"only in the {side}: {first_of(tests)}") for side, tests in sides if tests]
+    folders = _Folders({name: compared[name][0] for name in names}, unmeasured, *alone)
+    return _Compared(folders, lines, unknown=bool(unmeasured))
 
 
 def _difference_us(comparison: Comparison) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from importlib import metadata
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli.doctor_checks import Answer
 
 WELL, ILL = 0, 1
-SCHEMA = 1
 _WIDEST: Final = 100
 _STATUS, _CHECK = 11, 19
 _INDENT: Final = 4
@@ -56,7 +54,9 @@ def run(arguments: Namespace) -> int:
             _write_at_once(_lines(answer))
     _progress("")
     if arguments.json:
-        sys.stdout.write(_as_json(given))
+        from pytest_torchprof.cli.doctor_json import doctor_text  # noqa: PLC0415 - for programs alone
+
+        sys.stdout.write(doctor_text(versions(), given))
     else:
         _write_at_once(_end(given))
     return ILL if any(answer.status == WRONG for answer in given) else WELL
@@ -83,14 +83,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
-
-
-def _as_json(given: list[Answer]) -> str:
-    rows = [
-        {"check": answer.check, "status": answer.status, "text": answer.text, "do": answer.do or None}
-        for answer in given
-    ]
-    return json.dumps({"schema": SCHEMA, "versions": versions(), "answers": rows}, indent=2) + "\n"
 
 
 def _heading() -> list[str]:

@@ -9,17 +9,13 @@ import json
 import sys
 from typing import TYPE_CHECKING, Final, get_args
 
-from pytest_torchprof.against import bisect, search_facts
-from pytest_torchprof.analysis.ranks import Kind
+from pytest_torchprof.against import bisection_json
 from pytest_torchprof.baseline import form, step_form
-from pytest_torchprof.cli import bisect as cli_bisect
-from pytest_torchprof.cli import doctor
+from pytest_torchprof.cli import diff_json, doctor_json
 from pytest_torchprof.cli.schema_of_analysis import AMOUNT, CACHES, FINDING, OF_CACHES, SUMMARY, analysis, ranks
 from pytest_torchprof.cli.schema_parts import (
     BOOL,
-    NUMBER,
     TEXT,
-    WHOLE,
     Schema,
     every,
     fields,
@@ -28,85 +24,34 @@ from pytest_torchprof.cli.schema_parts import (
     nullable,
     of_type,
     root,
-    tagged,
 )
-from pytest_torchprof.compare import Comparison
-from pytest_torchprof.compare.change import Change
+from pytest_torchprof.compare.comparison_json import ComparisonJson
 from pytest_torchprof.compare.time_comparison import TimeComparison
 from pytest_torchprof.fleet import report as fleet_report
 from pytest_torchprof.fleet import status
 from pytest_torchprof.history import changes_json
-from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.report import Disuse, json_report, verdicts
 from pytest_torchprof.report.result import IN_MESSAGE, Result
 from pytest_torchprof.trace.metadata import Environment
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pytest_torchprof.cli import Parser
 
 
-def change() -> Schema:
-    """Return the schema of a change with its texts."""
-    return fields({**of_type(Change)["properties"], "words": TEXT})
-
-
-def comparison() -> Schema:
-    """Return the schema of a comparison with its texts."""
-    more = {
-        "changes": listed(change()),
-        **every("summary words", TEXT),
-        "exchange": nullable(TEXT),
-        "notes": listed(TEXT),
-    }
-    return fields({**of_type(Comparison)["properties"], **more})
-
-
 def diff() -> Schema:
     """Return the schema of ``torchprof diff --json``: of recordings, folders, jobs' ranks, or baseline files."""
-    differ = {"kernels_differ": BOOL}
-    both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
-    compared = comparison()
-    pair = {"type": "array", "minItems": 2, "maxItems": 2}
-    together = {
-        **every("skew_us wait_share", {**pair, "items": nullable(NUMBER)}),
-        "kind": {**pair, "items": {"enum": list(get_args(Kind))}},
-        "straggler": {**pair, "items": nullable(WHOLE)},
-    }
-    reference = {"$ref": "#/$defs/comparison"}
-    of_ranks = {"ranks": mapped(reference), "all_ranks": fields(together)}
-    of_folders = {
-        "recordings": mapped(reference),
-        "not_measured": mapped(TEXT),
-        "alone": fields(every("first second", listed(TEXT))),
-    }
-    of_each = of_ranks, of_folders, {"tests": mapped(reference)}
-    any_of = [fields({**both, **more}) for more in (compared["properties"], *of_each)]
-    return root("torchprof diff --json", 1, {"anyOf": any_of, "$defs": {"comparison": compared}})
+    apart = (ComparisonJson,)
+    each = [_of_version(kind, diff_json.SCHEMA, apart) for kind in get_args(diff_json.Diff)]
+    defs = {kind.__name__: of_type(kind) for kind in apart}
+    return root("torchprof diff --json", diff_json.SCHEMA, {"anyOf": each, "$defs": defs})
 
 
 def bisection() -> Schema:
     """Return the schema of ``torchprof bisect --json``."""
-    commit = fields(every("sha author date subject", TEXT))
-    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(change())})
-    answer = {"enum": [str(answer) for answer in search_facts.CommitAnswer]}
-    judged = fields({"sha": TEXT, "answer": answer, "why": tagged("reason")})
-    known: dict[str, Schema] = {
-        "schema": {"const": cli_bisect.SCHEMA},
-        "test": TEXT,
-        "limits": listed(TEXT),
-        "outcome": {"enum": [str(outcome) for outcome in bisect.SearchOutcome]},
-        "why": tagged("reason"),
-        **every("good bad", fields(every("ref sha", TEXT))),
-        "candidates": listed(commit),
-        "parent": nullable(TEXT),
-        "tests": mapped(test),
-        "left_out": mapped(tagged("gap")),
-        "commits": listed(judged),
-    }
-    return root("torchprof bisect --json", cli_bisect.SCHEMA, fields(known))
+    return _versioned("torchprof bisect --json", bisection_json.Bisection, bisection_json.SCHEMA)
 
 
 def report() -> Schema:
@@ -119,10 +64,11 @@ def report() -> Schema:
     result["properties"] |= {
         "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
         "environment": of_type(Environment, whole=False),
+        "limits": listed(of_type(verdicts.VerdictJson)),
         "compile_caches": nullable(CACHES),
         "findings": listed(fields(FINDING)),
         "telling": mapped(fields(FINDING)),
-        "comparison": nullable(comparison()),
+        "comparison": nullable(of_type(ComparisonJson)),
         "baseline": nullable(TEXT),
         **every("changes noise", listed(TEXT)),
         "against_time": nullable(fields({**of_type(TimeComparison)["properties"], "words": TEXT})),
@@ -141,13 +87,7 @@ def report() -> Schema:
 
 def check() -> Schema:
     """Return the schema of ``torchprof check --json`` and ``torchprof run --json``."""
-    known: dict[str, Schema] = {
-        "schema": {"const": verdicts.SCHEMA},
-        "status": {"enum": [HOLDS, MISSED, NOT_MEASURED]},
-        **every("message code remedy", nullable(TEXT)),
-        "limits": listed(of_type(Verdict)),
-    }
-    return root("torchprof check --json, torchprof run --json", verdicts.SCHEMA, fields(known))
+    return _versioned("torchprof check --json, torchprof run --json", verdicts.VerdictsJson, verdicts.SCHEMA)
 
 
 def baseline() -> Schema:
@@ -167,9 +107,7 @@ def baseline() -> Schema:
 
 def doctors() -> Schema:
     """Return the schema of ``torchprof doctor --json``."""
-    answer = fields({**every("check status text", TEXT), "do": nullable(TEXT)})
-    known = {"schema": {"const": doctor.SCHEMA}, "versions": mapped(TEXT), "answers": listed(answer)}
-    return root("torchprof doctor --json", doctor.SCHEMA, fields(known))
+    return _versioned("torchprof doctor --json", doctor_json.DoctorReport, doctor_json.SCHEMA)
 
 
 def history() -> Schema:
@@ -188,9 +126,13 @@ def fleet_status() -> Schema:
 
 
 def _versioned(title: str, kind: type, version: int) -> Schema:
-    schema = of_type(kind)
+    return root(title, version, _of_version(kind, version))
+
+
+def _of_version(kind: type, version: int, apart: Collection[type] = ()) -> Schema:
+    schema = of_type(kind, apart=apart)
     schema["properties"]["schema"] = {"const": version}
-    return root(title, version, schema)
+    return schema
 
 
 SCHEMAS: Final[Mapping[str, Callable[[], Schema]]] = {

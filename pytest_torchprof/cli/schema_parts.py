@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -37,21 +40,16 @@ def every(names: str, schema: Schema) -> dict[str, Schema]:
     return dict.fromkeys(names.split(), schema)
 
 
-def of_type(kind: type, *, whole: bool = True) -> Schema:
-    """Return the schema of one of our types; ``whole``: as it is printed, with every field."""
+def of_type(kind: type, *, whole: bool = True, apart: Collection[type] = ()) -> Schema:
+    """Return the schema of one of our types; ``whole``: as it is printed, with every field.
+
+    Types ``apart`` are only referred to, by their names in ``$defs``.
+    """
     schema = msgspec.json.schema(kind)
     defs = schema.pop("$defs")
-    if "Verdict" in defs:
-        defs["Verdict"] = _verdict(defs["Verdict"]["properties"])
-    resolved: Schema = _resolved(schema, defs, whole)
+    named = {f"#/$defs/{other.__name__}" for other in apart}
+    resolved: Schema = _resolved(schema, defs, whole, named)
     return resolved
-
-
-def _verdict(facts: dict[str, Schema]) -> Schema:
-    """Return the schema of a limit's verdict with its texts."""
-    words = {**every("name message", TEXT), "measured": {"type": ["number", "string", "null"]}, "details": listed(TEXT)}
-    words |= every("code remedy", nullable(TEXT))
-    return fields({**facts, **words})
 
 
 def tagged(tag: str) -> Schema:
@@ -59,19 +57,19 @@ def tagged(tag: str) -> Schema:
     return {"type": "object", "required": [tag], "additionalProperties": True}
 
 
-def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
+def _resolved(schema: Any, defs: Schema, whole: bool, named: Collection[str]) -> Any:
     if isinstance(schema, list):
-        return [_resolved(item, defs, whole) for item in schema]
-    if not isinstance(schema, dict):
+        return [_resolved(item, defs, whole, named) for item in schema]
+    if not isinstance(schema, dict) or schema.get("$ref") in named:
         return schema
     if "discriminator" in schema:  # Each kind has other fields.
         return tagged(schema["discriminator"]["propertyName"])
     if "$ref" in schema:
-        return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole)
+        return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole, named)
     schema = {name: value for name, value in schema.items() if name not in ("title", "default")}
-    resolved = {name: _resolved(value, defs, whole) for name, value in schema.items() if name != "properties"}
-    if "properties" in schema:
-        resolved["properties"] = {name: _resolved(value, defs, whole) for name, value in schema["properties"].items()}
+    resolved = {name: _resolved(value, defs, whole, named) for name, value in schema.items() if name != "properties"}
+    if (properties := schema.get("properties")) is not None:
+        resolved["properties"] = {name: _resolved(value, defs, whole, named) for name, value in properties.items()}
         resolved.pop("additionalProperties", None)
         if whole:
             resolved["required"] = list(resolved["properties"])

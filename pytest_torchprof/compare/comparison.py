@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
@@ -268,12 +268,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
         if renames and all_renamed:
             blocks.append([DifferenceLine("    apart from names the kernels are the same")])
         return blocks
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON data, with the words for it."""
-        changes = [{**to_builtins(change), "words": words.change_words(change)} for change in self.changes]
-        more = {"summary": self.summary, "words": self.words, "exchange": self.exchange, "notes": list(self.notes)}
-        return {**to_builtins(self), "changes": changes, **more}
 
 
 def _grouped_by_place(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]:

@@ -16,7 +16,7 @@ from pytest_torchprof.reasons.asked_wrongly import NothingToJudge
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (as above)
-from pytest_torchprof.report.verdicts import no_finding, verdicts_json
+from pytest_torchprof.report.verdicts import no_finding, verdict_values, verdicts_json
 from pytest_torchprof.text.reprs import bracketed
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Verdicts:
     def as_json(self) -> dict[str, Any]:
         """Return JSON values with facts, texts and remedies, as ``torchprof check --json`` prints them."""
         why = no_finding if self.profile is None else self.profile.why_missed
-        return verdicts_json(self.limits, self.reason, why)
+        return verdict_values(verdicts_json(self.limits, self.reason, why))
 
 
 def judge(

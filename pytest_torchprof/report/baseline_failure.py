@@ -137,7 +137,7 @@ class NewIfNotStrict(Statement, frozen=True):
 
 
 class RenameIfRenamed(Statement, frozen=True):
-    """A command lets a renamed test keep its baseline; the end of the run names the tests, if it is clear which they are."""
+    """A renamed test keeps its baseline by a command, which the end of the run names if it is clear which test is which."""
 
     SENTENCE = "if it was renamed, rename its entry too, as the end of this run says (torchprof baseline rename)"
 

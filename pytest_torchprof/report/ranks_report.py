@@ -7,7 +7,9 @@ from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pytest_torchprof.analysis.ranks import wait_share
+from msgspec import Struct
+
+from pytest_torchprof.analysis.ranks import Kind, wait_share
 from pytest_torchprof.findings.catalogue.ranks import OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.codes import Code
@@ -23,7 +25,7 @@ from pytest_torchprof.text.wrapping import wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.analysis.ranks import Job, JoinedCollective, Kind, RankPart
+    from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
     from pytest_torchprof.findings import Finding
 
 SCHEMA = 1
@@ -338,16 +340,26 @@ _COMPARED: dict[str, Callable[[Any], str]] = {
 }
 
 
-def differences(before: Job, after: Job) -> tuple[dict[str, Any], list[str]]:
-    """Return how the ranks of two jobs differ, as pairs of values and as lines; nothing where clocks were locked."""
+class JobsDifference(Struct, frozen=True, kw_only=True):
+    """What the ranks of two jobs came to together, of each job; nothing where clocks were locked."""
+
+    skew_us: tuple[float | None, float | None] = (None, None)
+    wait_share: tuple[float | None, float | None] = (None, None)
+    kind: tuple[Kind | None, Kind | None] = (None, None)
+    straggler: tuple[int | None, int | None] = (None, None)
+    """The rank that keeps the others waiting."""
+
+
+def differences(before: Job, after: Job) -> tuple[JobsDifference, list[str]]:
+    """Return how the ranks of two jobs differ, as pairs of values and as lines."""
     if any(rank.samples_hardware for job in (before, after) for rank in job.ranks):
-        return {name: [None, None] for name in _COMPARED}, [
+        return JobsDifference(), [
             "times are not compared: the GPU's units were sampled (PM sampling), at locked clocks"
         ]
-    pairs = {name: [getattr(job, name) for job in (before, after)] for name in _COMPARED}
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in _COMPARED}
     lines = [
         f"{name.removesuffix('_us').replace('_', ' ')}: "
         + " -> ".join("none" if value is None else show(value) for value in pairs[name])
         for name, show in _COMPARED.items()
     ]
-    return pairs, lines
+    return JobsDifference(**pairs), lines

@@ -11,6 +11,7 @@ from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times, times_of
 from pytest_torchprof.baseline.form import EntryFields  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.compare.comparison_json import comparison_json
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.kernels.kernels import by_name
@@ -20,7 +21,7 @@ from pytest_torchprof.reasons.decoding import from_plain
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.account import AccountSubject, AnyAccount, FromReport, text_of
 from pytest_torchprof.report.outcome import BaselineState, Outcome
-from pytest_torchprof.report.verdicts import words_for
+from pytest_torchprof.report.verdicts import verdict_json, verdict_values
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
@@ -221,7 +222,7 @@ IN_MESSAGE: Final = ("account", "for_ranks")
 
 def as_reported(result: Result) -> dict[str, Any]:
     """Return a result as JSON values for the readers of a report, with the words for its facts."""
-    (plain,), time = encode([replace(result, account=(), entry=UNSET)]), result.against_time
+    (plain,), time = encode([replace(result, account=(), entry=UNSET, limits=())]), result.against_time
 
     def why(limit: str) -> tuple[Finding, ...]:
         return (result.telling[limit],) if limit in result.telling else ()
@@ -233,14 +234,12 @@ def as_reported(result: Result) -> dict[str, Any]:
         "baseline": result.baseline,
         "changes": list(result.change_lines),
         "noise": list(result.varied_lines),
-        "limits": [
-            {**facts, **words_for(verdict, why)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
-        ],
+        "limits": [verdict_values(verdict_json(verdict, why)) for verdict in result.limits],
         "findings": [finding.in_words() for finding in result.findings],
         "telling": {limit: finding.in_words() for limit, finding in result.telling.items()},
         "summary": plain["summary"] or {},
         "environment": known_of(result.environment),
-        "comparison": None if result.comparison is None else result.comparison.to_dict(),
+        "comparison": None if result.comparison is None else to_builtins(comparison_json(result.comparison)),
         "against_time": time and {**plain["against_time"], "words": time.words},
     }
 
