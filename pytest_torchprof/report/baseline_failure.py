@@ -137,7 +137,7 @@ class NewIfNotStrict(Statement, frozen=True):
 
 
 class RenameIfRenamed(Statement, frozen=True):
-    """A renamed test keeps its baseline by a command, which the end of the run names if it is clear which test is which."""
+    """A renamed test keeps its baseline by a command, named at the end of the run if it is clear which test it is."""
 
     SENTENCE = "if it was renamed, rename its entry too, as the end of this run says (torchprof baseline rename)"
 
