@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import forking
 import msgspec
@@ -13,6 +18,8 @@ import pytest
 from conftest import SHARED_TRACES
 from jobs import recording
 from jsonschema import Draft202012Validator
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from schema_checks import errors, schema_of
 
 from pytest_torchprof.analysis.tables import WAYS
@@ -20,7 +27,12 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
 from pytest_torchprof.report.ranks_report import JobsDifference
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 pytestmark = pytest.mark.any_torch
+
+ROOT = Path(__file__).parents[1]
 
 # Those of this project come first, wherever the checkout lies.
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
@@ -38,6 +50,54 @@ def test_the_command_prints_a_schema(name, capsys):
     schema = printed(capsys, "schema", name)
     Draft202012Validator.check_schema(schema)
     assert schema == schema_of(name)
+
+
+IMPORTS_ONLY = """
+import sys
+
+allowed = {*sys.stdlib_module_names, *sys.argv[1:]}
+
+class Only:
+    def find_spec(self, name, path=None, target=None):
+        # Python names its own data for each platform.
+        if name.partition(".")[0] not in allowed and not name.startswith("_sysconfigdata"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Only())
+from pytest_torchprof.cli.schema import SCHEMAS, schema_text
+print(*[len(schema_text(name)) for name in SCHEMAS])
+"""
+
+
+def test_the_schemas_of_a_wheel_are_made_with_what_its_build_installs():
+    """Which is less than the package needs where it runs: whoever installs from the source would meet what is missing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    distributions = installed_with(hook["dependencies"])
+    modules = [
+        module for module, of in packages_distributions().items() if distributions & {*map(canonicalize_name, of)}
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_ONLY, "pytest_torchprof", *modules],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(done.stdout.split())) == (0, len(SCHEMAS)), done.stderr
+
+
+def installed_with(requirements: Iterable[str]) -> set[str]:
+    """Return the names of the distributions that pip installs for these."""
+    found: set[str] = set()
+    wanted = [Requirement(text) for text in requirements]
+    while wanted:
+        requirement = wanted.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found.add(name)
+            wanted += map(Requirement, requires(name) or ())
+    return found
 
 
 def test_a_schema_that_there_is_not_is_bad_usage(capsys):

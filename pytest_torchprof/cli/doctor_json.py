@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, to_builtins
-
-from pytest_torchprof.cli.doctor_checks.inquiry import Status  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +19,8 @@ class AnswerRow(Struct, frozen=True, kw_only=True):
     """One answer of a check, with the remedy where there is one."""
 
     check: str
-    status: Status
+    # As an answer has it, whose type is not imported: where a wheel is built, the checks cannot be.
+    status: Literal["ok", "wrong", "not known"]
     text: str
     do: str | None
 
