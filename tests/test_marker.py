@@ -258,35 +258,6 @@ def test_of_several_markers_in_one_place_the_one_wins_that_is_the_closest_to_pyt
         result.stdout.fnmatch_lines(["*closest [[]2[]]*"])
 
 
-def test_the_marker_of_a_test_that_is_made_for_one_parameter_wins_over_the_function_it_is_made_of(run_tests):
-    """As ``subtest(..., decorators=...)`` of torch's ``parametrize`` does it; a decorator that keeps the name does not."""
-    result = run_tests(
-        """
-import functools
-
-def wrapped(function):
-    return functools.wraps(function)(lambda: function())
-
-@pytest.mark.torchprof(max_kernels=1)
-@pytest.mark.torchprof(device="cpu", max_kernels=2)
-def twice():
-    torch.add(torch.add(x, x), x)
-
-# The upper one of the two is equal to it, and another one.
-test_made = pytest.mark.torchprof(max_kernels=1)(wrapped(twice))
-
-@pytest.mark.torchprof(max_kernels=1)
-@wrapped
-@pytest.mark.torchprof(device="cpu", max_kernels=2)
-def test_decorated():
-    torch.add(torch.add(x, x), x)
-        """,
-        "-rA",
-    )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["PASSED *::test_decorated", "FAILED *::test_made*"])
-
-
 def test_a_marked_test_that_asks_for_the_fixture_and_measures_nothing_is_not_measured(run_tests):
     result = run_tests(
         """

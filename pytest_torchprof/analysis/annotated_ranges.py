@@ -44,7 +44,7 @@ def without_annotation(trace: Trace, gpu_ops: Iterable[int]) -> list[int]:
 
 
 def parts_annotated(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
-    """Return the work of each part that carries a scope; a part without any is left out: it says nothing of it."""
+    """Return each part's work in a scope of this name; a part without any is left out, since it says nothing of it."""
     return [
         ListedPart(
             name=part.name,
@@ -59,7 +59,7 @@ def parts_annotated(trace: Trace, parts: Iterable[Part], name: str) -> list[Part
 
 
 def replays_annotated(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurrence]:
-    """Return for each replay in the steps that has work in a scope this work, in the order of the launches."""
+    """Return the work in a scope of each replay in the steps that has any, in the order of the launches."""
     begun = []
     for index, step in enumerate(steps):
         for ops in _replays(trace, step, name):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def around_launches(trace: Trace) -> Sequence[int]:
-    """Return for each GPU operation the operator around the call that launched it or its graph, ABSENT if none is."""
+    """Return for each GPU operation the operator around the call that launched it or its graph; ABSENT without one."""
     around = trace.around_calls
     return [around[call] if call >= 0 else ABSENT for call in trace.links.call_of]
 

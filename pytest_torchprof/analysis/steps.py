@@ -137,7 +137,7 @@ class StepProfile(HasViews, StepAttributes):
 
     @shared
     def order(self) -> object:
-        """The actions of the step's threads, each in order: equal if the code took the same path, as recorded."""
+        """The actions of the step's threads, each in order: equal if the path was the same, as far as recorded."""
         return order_of(self._trace, self.part)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The experience of a process with its profiler sessions, and the one that holds a thread which it cannot leave."""
+"""The observations of a process on its profiler sessions, and the one that holds a thread which it cannot leave."""
 
 from __future__ import annotations
 

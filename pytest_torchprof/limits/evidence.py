@@ -268,7 +268,7 @@ class PatternAdvice(Evidence, frozen=True):
     noun: str
     """The kind of kernel: "GEMM"."""
     asked: tuple[str, ...]
-    """The request in the pattern's words: "layout tn"."""
+    """The requests in the pattern's words: "layout tn"."""
     names: tuple[tuple[int, str], ...]
     """The most frequent names, each with its count."""
     other_names: int

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from itertools import starmap
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from pytest_torchprof.limits.asked import idle_step
 from pytest_torchprof.profiles import Profile
@@ -19,6 +19,7 @@ from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.wrong_calls import refusing_wrong_calls
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from pytest_torchprof.measuring.explanation import Explanation
@@ -37,15 +38,17 @@ def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
 def why_work_not_done(measured: Profile, returned: object) -> Reason | None:
     """Return why a measurement in which nothing ran is none: the call returned work that is to be done later.
 
-    None for any other measurement. A function of a kind that returns such work is refused by ``why_nothing_runs``
-    before it is called; a lambda may return it as well.
+    It may be in a list or a tuple. None for any other measurement. A function of a kind that returns such work is
+    refused by ``why_nothing_runs`` before it is called; a lambda may return it as well.
     """
-    values = (returned, *returned) if isinstance(returned, list | tuple) else (returned,)
-    work = [value for value in values if _is_work(value)]
-    if not work or idle_step(measured, ()) is None:
+    holds_some = type(returned) in (list, tuple)
+    if not (holds_some or _is_work(returned)) or idle_step(measured, ()) is None:
         return None
-    kind = type(work[0]).__name__.replace("_", " ")
-    return ReturnsWork(f"{kind} {getattr(work[0], '__qualname__', 'object')}")
+    work = next(filter(_is_work, cast("Iterable[object]", returned) if holds_some else (returned,)), None)
+    if work is None:
+        return None
+    kind = type(work).__name__.replace("_", " ")
+    return ReturnsWork(f"{kind} {getattr(work, '__qualname__', 'object')}")
 
 
 def _is_work(returned: object) -> bool:

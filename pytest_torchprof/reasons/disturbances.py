@@ -1,4 +1,4 @@
-"""Disturbances of the machine while times were taken, and gaps in what is known of them; no verdict changes."""
+"""Remarks that change no verdict: disturbances of the machine while times were taken, and gaps in their facts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing.fixture_users import asks_for_fixture
 from pytest_torchprof.testing.rule_key import RULE
+from pytest_torchprof.testing.torch_tests import written_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,13 +69,12 @@ def _nearest_first(node: Node) -> list[pytest.Mark]:
 def _written_above(item: pytest.Item) -> list[pytest.Mark]:
     """Return the markers of a test's function, the nearest first.
 
-    What makes a test of each parameter under a name of its own (``parametrize`` of torch's tests) puts the parameter's
-    markers on the function that wraps the written one: they are as near as those of ``pytest.param``.
+    Those that torch's ``parametrize`` puts around the function for one parameter are as near as those of
+    ``pytest.param``.
     """
     function = getattr(item, "obj", None)
     markers = list(getattr(function, "pytestmark", ()))
-    written = inspect.unwrap(function) if callable(function) else function
-    if getattr(written, "__name__", None) == getattr(item, "originalname", item.name):
+    if not callable(function) or (written := written_function(function)) is function:
         return markers
     of_the_written = list(getattr(written, "pytestmark", ()))
     copied = set(map(id, of_the_written))

@@ -65,7 +65,7 @@ class SuiteRule(Struct, frozen=True, kw_only=True):
 
 
 class SuiteSeen(Struct, frozen=True, kw_only=True):
-    """The tests that a process saw when it collected them, by the rules."""
+    """The facts that a process saw, when it collected tests, on the rules and the tests that these reach."""
 
     reached: int = 0
     """How many of the tests a rule measures."""

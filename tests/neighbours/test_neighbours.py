@@ -370,7 +370,7 @@ def test_methods_of_unittest_are_measured(run):
 
 
 TORCHS = """
-import unittest
+import functools, unittest
 import pytest, torch
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, subtest
@@ -381,6 +381,12 @@ uses = pytest.mark.usefixtures("torchprof")
 def adds(count):
     for _ in range(count):
         torch.add(x, x)
+
+def wrapped(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper
 
 @uses
 class TestParameters(TestCase):
@@ -400,6 +406,20 @@ class TestParameters(TestCase):
     )
     @pytest.mark.torchprof(max_kernels=2)
     def test_marked(self, count):
+        self.torchprof(adds, count)
+
+    @parametrize("count", [2])
+    @pytest.mark.torchprof(max_kernels=1)
+    @wrapped
+    @pytest.mark.torchprof(max_kernels=2)
+    def test_lower(self, count):
+        self.torchprof(adds, count)
+
+    @parametrize("count", [subtest(2, decorators=[pytest.mark.torchprof(max_kernels=1)])])
+    @pytest.mark.torchprof(max_kernels=1)
+    @wrapped
+    @pytest.mark.torchprof(max_kernels=2)
+    def test_nearer(self, count):
         self.torchprof(adds, count)
 
 @uses
@@ -433,6 +453,8 @@ def test_torchs_own_parametrized_tests_are_measured(run):
         "TestParameters::test_marked_count_1": "PASSED",
         "TestParameters::test_marked_count_2": "FAILED",
         "TestParameters::test_marked_count_3": "XFAIL",
+        "TestParameters::test_lower_count_2": "PASSED",
+        "TestParameters::test_nearer_count_2": "FAILED",
         "TestDevicesCPU::test_types_allowed_1_cpu_float32": "FAILED",
         "TestDevicesCPU::test_types_allowed_1_cpu_float16": "FAILED",
         "TestDevicesCPU::test_types_allowed_2_cpu_float32": "PASSED",

@@ -59,7 +59,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     _OF_LIBRARIES = frozenset(
         {f"aten::{name}{way}" for name in ("_cudnn_rnn", "miopen_rnn") for way in ("", "_backward")}
     )
-    """The launches that cuDNN or MIOpen makes by itself, for each moment of a sequence."""
+    """The operators whose kernels cuDNN or MIOpen launches by itself, for each moment of a sequence."""
     _WITHIN: ClassVar[Mapping[bool, str]] = {False: "in a step", True: "in the recording"}
     _IN_A_GRAPH = "launch them in a CUDA graph"
     _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"

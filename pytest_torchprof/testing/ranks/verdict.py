@@ -100,7 +100,7 @@ class JobVerdict(Struct, frozen=True, kw_only=True):
         return NoRankGoesOn(silent_s, tuple(lost), tuple(lost.values()))
 
     def loss(self, why: Reason) -> RankLost:
-        """Return the loss of the rank that speaks for the job, for this reason; of the job where no rank goes on."""
+        """Return the loss of the rank that speaks for the job, for this reason, or of all where none goes on."""
         first, silent_s = self.first, self.job.silent_s
         if silent_s is not None:
             return RankLost(self._why_silent(silent_s))
