@@ -407,6 +407,7 @@ def test_object(torchprof):
         ("Stream()", "generator Stream.__call__"),
         ("lambda: [x, stream()]", "generator stream"),
         ("lambda: (LATER, 1)", "coroutine later"),
+        ("lambda: collections.namedtuple('Pair', 'a b')(1, stream())", "generator stream"),
         ("lambda: map(torch.sin, [x])", "map object"),
         ("lambda: filter(torch.sin, [x])", "filter object"),
         ("lambda: itertools.starmap(torch.add, [(x, x)])", "starmap object"),

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from itertools import starmap
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pytest_torchprof.limits.asked import idle_step
 from pytest_torchprof.profiles import Profile
@@ -41,14 +41,23 @@ def why_work_not_done(measured: Profile, returned: object) -> Reason | None:
     It may be in a list or a tuple. None for any other measurement. A function of a kind that returns such work is
     refused by ``why_nothing_runs`` before it is called; a lambda may return it as well.
     """
-    holds_some = type(returned) in (list, tuple)
-    if not (holds_some or _is_work(returned)) or idle_step(measured, ()) is None:
+    if not isinstance(returned, list | tuple) and not _is_work(returned):
         return None
-    work = next(filter(_is_work, cast("Iterable[object]", returned) if holds_some else (returned,)), None)
-    if work is None:
+    if idle_step(measured, ()) is None or (work := next(filter(_is_work, _values(returned)), None)) is None:
         return None
     kind = type(work).__name__.replace("_", " ")
     return ReturnsWork(f"{kind} {getattr(work, '__qualname__', 'object')}")
+
+
+def _values(returned: object) -> Iterable[object]:
+    """Return the values of a list or a tuple, of whatever class, without its own code; any other value alone."""
+    match returned:
+        case list():
+            return list.__iter__(returned)
+        case tuple():
+            return tuple.__iter__(returned)
+        case _:
+            return (returned,)
 
 
 def _is_work(returned: object) -> bool:
