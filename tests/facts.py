@@ -9,8 +9,11 @@ from unittest.mock import patch
 import pytest
 
 from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, UnreadableRecording, cli
+from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.cli import UNUSABLE
 from pytest_torchprof.cli.report_file import read_report
+from pytest_torchprof.compare.change import Change
+from pytest_torchprof.compare.change_words import change_words
 from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.reasons.catalogue import from_plain
@@ -94,6 +97,12 @@ def misses(found: Analysis, **limits: object) -> Verdict:
 def verdicts_in(report: Path) -> list[Verdict]:
     """Return the verdicts on all limits in a report, which is JSON, in its order."""
     return [verdict for result in read_report(report)[0] for verdict in result.limits]
+
+
+def came(op: str, *, family: str | None = "pointwise", name: str | None = None) -> str:
+    """Return what a screen says of a kernel that came, once per step: for a test that is about the screen."""
+    kernel = KernelRecord(name=name or op, family=family, op=op)
+    return f"+ {change_words(Change(kind='added', what=kernel.short, after=(kernel,)))}"
 
 
 def of_no_use(why: Disuse, *keys: str, became: tuple[str, ...] = ()) -> str:

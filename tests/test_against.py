@@ -7,6 +7,7 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
+from facts import came
 from repository import Repository
 
 from pytest_torchprof.report import MeasuredOnlyThere
@@ -231,15 +232,15 @@ def test_each_test_is_held_against_the_other_commit(compared):
 
 def test_what_is_worse_is_told_by_its_kernels(compared):
     assert "worse than at main (" in compared.out
-    assert "+ pointwise cos: 1 per step, launched by aten::cos" in compared.out
-    assert "+ copy copy_: 1 per step, launched by aten::copy_" in compared.out
-    assert "~ gemm mm: fp32 nn -> fp64 nn, launched by aten::mm" in compared.out
+    assert came("aten::cos") in compared.out
+    assert came("aten::copy_", family="copy") in compared.out
+    assert "~ gemm mm: fp32 nn -> fp64 nn" in compared.out
     assert "graph_breaks 0 -> 1" in compared.out
     # Of five tests that run other kernels, one has another busy time.
     assert "for information, not gated: where the time is, by family: " in " ".join(compared.out.split())
     assert "recompiles 0 -> 7" in compared.out
     if FUSED:
-        assert "fusion lost: add, mul and relu ran in this kernel, and now in 2" in " ".join(compared.out.split())
+        assert "fusion lost: add, mul and relu ran in" in " ".join(compared.out.split())
     assert "--torchprof-baseline" not in compared.out
 
 

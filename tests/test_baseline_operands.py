@@ -17,7 +17,7 @@ from torch.nn import functional
 from pytest_torchprof import load, profile
 from pytest_torchprof.baseline import KernelRecord, entry_of
 from pytest_torchprof.compare import compare, lacking_kernels
-from pytest_torchprof.compare.words import change_words
+from pytest_torchprof.compare.change_words import change_words
 from pytest_torchprof.kernels.asked_types import TYPE_ARGUMENTS
 from pytest_torchprof.reasons.comparing import TypesUnknown
 from pytest_torchprof.report import Disuse

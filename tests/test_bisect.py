@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from facts import came
 from kills_at_random import below
 from msgspec.structs import replace
 from repository import PACKAGE, SLOWER, TESTS, TORCHPROF, Repository
@@ -94,7 +95,7 @@ def test_the_first_commit_that_misses_a_limit_is_named_with_what_it_changed(repo
         "  subject  a cosine too",
         f"  because  max_kernels=1: {NumberSeen('kernels', 2)} in {StepTitle(step=1, steps=5)}",
         f"against its parent {parent}, {TEST}: worse (+1 kernel)",
-        "  + pointwise cos: 1 per step, launched by aten::cos",
+        f"  {came('aten::cos')}",
         "  kernels 1 -> 2",
     ]
 

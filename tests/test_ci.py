@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from facts import WORSE, of_no_use
+from facts import WORSE, came, of_no_use
 from job_picture import summary_in_picture
 from jsonschema import validate
 
@@ -166,7 +166,7 @@ def test_the_step_summary_says_what_failed_the_kernels_and_how_to_accept(on_gith
     on_github(KEPT.replace("torch.sin(x)", "torch.sin(torch.cos(x))").replace("1)", "2)"))
     text = (pytester.path / "summary.md").read_text()
     assert "#### test\\_it.py::test\\_kept: failed" in text
-    assert "+ pointwise cos: 1 per step, launched by aten::cos" in text
+    assert came("aten::cos") in text
     assert 'pytest "test_it.py::test_kept" --torchprof-baseline=update' in text
     assert len(text.splitlines()) < 25
 

@@ -32,6 +32,7 @@ COSTS = {
     "wording": (1, 1, 0),
     "failure": (1, 1, 0),
     "baseline failure": (1, 1, 0),
+    "change": (1, 1, 0),
     "finding": (2, 12, 1),
     "column": (1, 1, 0),
     "result": (2, 5, 0),

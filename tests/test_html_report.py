@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from builder import TraceBuilder
+from facts import came
 from msgspec import to_builtins
 from pages import HOSTILE, Page, launching, result, write
 
@@ -320,7 +321,7 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
         assert compared["why"] == ["of the 130 us more, 100% is in 3 -> 4 kernels, on average 4.0x as long"]
         (pointwise,) = compared["families"]
         assert (pointwise["before_us"], pointwise["time_us"]) == (30, 160)
-        assert compared["single"] == ["+ add_3: 1 per step, launched by aten::mul"]
+        assert compared["single"] == [came("aten::mul", family=None, name="add_3")]
         # Without an entry nothing has changed.
         assert "compared" not in new
         assert "changes" not in new

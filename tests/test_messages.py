@@ -13,6 +13,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import get_args
 
 import msgspec
 import pytest
@@ -29,7 +30,11 @@ from pytest_torchprof.against.search_facts import (
     SameKernels,
 )
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
+from pytest_torchprof.baseline.entry import KernelRecord
 from pytest_torchprof.compare import Comparison, notes
+from pytest_torchprof.compare.articles import articles as of_changes
+from pytest_torchprof.compare.change import Change, Kind, LostFusion, Undecided
+from pytest_torchprof.compare.change_words import CATALOGUE, change_words
 from pytest_torchprof.compare.new_kernels import NewKernels, NewWork
 from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import HOLDS, MISSED, InWords, LineInWords, Verdict, evidence, seen
@@ -481,6 +486,50 @@ EXAMPLES = {
 }
 
 
+ADD, GELU = (
+    KernelRecord(name=f"aten::{op}", family="pointwise", dtype="fp32", op=f"aten::{op}") for op in ("add", "gelu")
+)
+GEMM, WIDER = (
+    KernelRecord(name=f"nvjet_tst_{tile}_64x6_2x1_v_bz_TNT", family="gemm", dtype="bf16", layout="tn", op="aten::mm")
+    for tile in ("128x64", "128x128")
+)
+SGEMM = KernelRecord(name="ampere_sgemm_128x64_nn", family="gemm", dtype="fp32", layout="nn", op="aten::mm")
+OWN, OF_OTHERS_TYPE = (KernelRecord(name="own", family="other", operands=of) for of in (None, "bf16 int64"))
+FUSED = KernelRecord(name="triton_poi_fused_add_gelu_0", family="pointwise")
+COPIES = tuple(KernelRecord(name=f"copy_{number}", family="copy", op="aten::copy_") for number in range(6))
+LOST = LostFusion(ops=("add", "gelu"), kernels=2)
+CHANGES = (
+    Change(kind="added", what="add", after=(ADD,)),
+    Change(kind="added", what="fused", after=(FUSED,), times=3, replayed=True),
+    Change(kind="removed", what="fused", before=(FUSED,), lost_fusion=LOST),
+    Change(kind="count", what="add", old=1, new=2, after=(ADD,)),
+    Change(kind="changed", what="gemm", before=(GEMM,), after=(SGEMM,)),
+    Change(kind="changed", what="own", before=(OWN,), after=(OF_OTHERS_TYPE,)),
+    Change(kind="changed", what="gelu", before=(FUSED,), after=(GELU,), lost_fusion=LOST),
+    Change(kind="renamed", what="gemm", before=(GEMM,), after=(WIDER,)),
+    Change(kind="replaced", what="fused", before=(ADD, GELU), after=(FUSED,), times=24),
+    Change(kind="replaced", what="gemm", before=(GEMM,), after=(WIDER,)),
+    Change(kind="replaced", what="gemm", before=(GEMM,), after=(SGEMM,)),
+    Change(kind="replaced", what="copy", after=COPIES),
+    Change(kind="replaced", what="fused", before=(FUSED, GEMM, ADD, *COPIES), replayed=True),
+    Change(kind="reordered", what="pointwise add", times=2),
+    Change(kind="number", what="syncs", old=1, new=2),
+    Change(kind="number", what="kernels", old=30, new=60),
+    Change(kind="number", what="gpu_busy_us", old=1200.0, new=None),
+    Change(kind="number", what="time", old=1200.0, new=1500.0),
+    *(
+        Change(kind="number", what="time", old=old, new=1500.0, undecided=undecided)
+        for old, undecided in (
+            (None, Undecided(why="no samples")),
+            (1200.0, Undecided(why="not confirmed")),
+            (1200.0, Undecided(why="close samples")),
+            (1200.0, Undecided(why="other conditions", conditions=(("threads", 4, 8), ("clock", "cpu", None)))),
+        )
+    ),
+)
+"""Changes of each kind that read differently."""
+
+
 def is_reason(annotation):
     """Return whether a field with this type holds a reason, or several."""
     return "decoding.AnyReason" in annotation
@@ -498,6 +547,9 @@ def written():
         for kind in sorted({*kinds} - OF_OTHERS, key=lambda kind: kind.__struct_config__.tag):
             texts = dict.fromkeys(map(str, examples(kind)))
             lines += [kind.__struct_config__.tag, *(f"  {line}" for text in texts for line in text.split("\n"))]
+    lines += ["# changes"]
+    for kind in get_args(Kind):
+        lines += [kind, *(f"  {change_words(change)}" for change in CHANGES if change.kind == kind)]
     return "\n".join(lines) + "\n"
 
 
@@ -514,10 +566,15 @@ def introduction(file):
 def index():
     """Return a place for each code, where links to the page that once held all of them land, and its link."""
     rows = [
-        f"- {link(chapter)}" + (": " if below else "") + ", ".join(map(link, below))
-        for chapter, below in articles.chapters()
+        f"- {link(chapter)}" + (": " if below else "") + ", ".join(map(link, below)) for chapter, below in chapters()
     ]
     return "\n".join(["## All codes", "", *rows])
+
+
+def chapters():
+    """Yield each chapter of the pages with the articles that have a heading of their own in it."""
+    yield from articles.chapters()
+    yield next(of_changes()), ()
 
 
 def link(article):
@@ -525,8 +582,8 @@ def link(article):
 
 
 def of_page(page):
-    chapters = [(chapter, below) for chapter, below in articles.chapters() if chapter.page == page]
-    text = "\n".join(part for chapter, below in chapters for part in section("##", chapter, below))
+    on_page = [(chapter, below) for chapter, below in chapters() if chapter.page == page]
+    text = "\n".join(part for chapter, below in on_page for part in section("##", chapter, below))
     page_of = {article.word: article.page for article in articles.articles()}
 
     def lead(target):
@@ -560,6 +617,13 @@ def test_the_first_of_them_leads_to_each_other_and_to_the_place_of_each_code():
     places = re.findall(r'<a id="([\w-]+)"></a>\[\1\]\(([\w-]+)\.md#\1\)', text)
     assert {(page, word) for word, page in places} == headings
     assert len(places) == len(headings)
+
+
+def test_each_kind_of_change_has_its_words_and_is_explained_with_an_example():
+    assert {*get_args(Kind)} == {*CATALOGUE}
+    chapter, *kinds = of_changes()
+    assert (chapter.word, [article.word for article in kinds]) == ("changes", [*CATALOGUE])
+    assert all(row.meaning and row.remedy for row in CATALOGUE.values())
 
 
 @pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])

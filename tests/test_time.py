@@ -253,7 +253,9 @@ def test_a_baseline_without_times_is_no_silent_pass(run_tests):
     run_tests(TIMED.replace(', tolerance={"time": 0.10}', ""), "--torchprof-baseline=update")
     result = run_tests(TIMED, "-W", "error")  # shown all the same, and no failure
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*ambiguous (time not compared*passed*", "*not compared: it has none*"])
+    result.stdout.fnmatch_lines(
+        ["*ambiguous (time not compared*passed*", "*not compared: *--torchprof-baseline=update*"]
+    )
     run_tests(TIMED, "--torchprof-baseline=strict").assert_outcomes(failed=1)
 
 
@@ -276,7 +278,7 @@ def test_what_was_wrong_with_the_machine_is_shown(run_tests, pytester, kept, sho
     run_tests(TIMED.replace("0.10", "50.0"), "--torchprof-baseline=update")
     edit_times(pytester, lambda time: {**time, "disturbed": [kept]})
     result = run_tests(TIMED.replace("0.10", "50.0"), "--torchprof-report=out.json")
-    result.stdout.fnmatch_lines([f"*during the baseline's samples {shown}*"])
+    result.stdout.fnmatch_lines([f"*during *samples {shown}*"])
     (reported,) = json.loads((pytester.path / "out.json").read_text())["results"]
     assert reported["comparison"]["disturbed"] == [[kept], []]
 
@@ -312,7 +314,7 @@ def test_a_recording_measured_once_cannot_fail_against_another_baseline(run_test
     edit_times(pytester, scaled(0.01))
     result = run_tests(TIMED, "--torchprof-replay=kept", "-W", "default")
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*measured once, not confirmed*"])
+    result.stdout.fnmatch_lines(["*not confirmed*"])
 
 
 def test_a_recording_without_samples_is_not_measured(run_tests):

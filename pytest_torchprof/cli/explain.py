@@ -1,4 +1,4 @@
-"""``torchprof explain WORD``: what the documentation says about a limit, a finding or a message."""
+"""``torchprof explain WORD``: what the documentation says about a limit, a finding, a message or a change."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import unknown
+from pytest_torchprof.compare.articles import articles as of_changes
 from pytest_torchprof.reasons.articles import articles as of_messages
 from pytest_torchprof.reasons.command_line import WordOf
 from pytest_torchprof.text.documentation import articles, plain
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION: Final = """\
 Prints what the documentation says of a limit (max_kernels) or another keyword of the marker, of a finding
-(launch-gaps), of a message (not-measured) or of an error by its code (recording-cut-off)."""
+(launch-gaps), of a message (not-measured), of an error by its code (recording-cut-off), or of a change by its
+kind (renamed)."""
 _EPILOG: Final = """\
 example:
   torchprof explain max_kernels
@@ -39,11 +41,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    known = {article.word: article for article in chain(articles(), of_messages())}
+    known = {article.word: article for article in chain(articles(), of_messages(), of_changes())}
     if not arguments.word:
-        for page, on_page in groupby(known.values(), key=lambda article: article.page):
-            names = ", ".join(article.word for article in on_page)
-            sys.stdout.write("\n".join([f"{page}:", *_wrapped(names, "  "), ""]))
+        on_page: dict[str, list[str]] = {}
+        for article in known.values():
+            on_page.setdefault(article.page, []).append(article.word)
+        for page, words in on_page.items():
+            sys.stdout.write("\n".join([f"{page}:", *_wrapped(", ".join(words), "  "), ""]))
         return 0
     asked = [word.strip("[]") for word in arguments.word]  # A code is printed in brackets.
     # A code is often read as words, "lost kernels"; what is known word by word is several.

@@ -22,6 +22,7 @@ from pytest_torchprof.compare.change import (
     OtherEnvironment,
     Sides,
 )
+from pytest_torchprof.compare.change_words import change_words, noise_words, rename_words
 from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost_lines import cost_lines, large_and_small, number_lines
 from pytest_torchprof.compare.notes import EditedTest, environment_note, units_sampled
@@ -200,7 +201,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
             yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
         for change in decided:
             not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
-            number = words.change_words(change)
+            number = change_words(change)
             about: About = "gated" if change.fails else "other"
             yield DifferenceLine(f"  {number}{not_gated}", about, subject=number)
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
@@ -213,14 +214,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def varied(self) -> tuple[str, ...]:
         """Return lines about changes that vary from run to run and gate nothing: numbers, and the use of the time."""
-        moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
+        moved = [noise_words(change) for change in self.numbers if is_noise(change)]
         families = family_words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
         return (f"  {VARIED}{'; '.join([*moved, *where])}",) if moved or where else ()
 
     def varied_figures(self) -> tuple[str, ...]:
         """Return the figures that vary from run to run and gate nothing, a number each, the most important first."""
-        moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
+        moved = [noise_words(change) for change in self.numbers if is_noise(change)]
         return (*moved, *family_words.family_times(self.families))
 
     @property
@@ -259,7 +260,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
             for change in alike:
                 if change.kind == "renamed" and self.environment is not None:
                     (was,), (now,) = change.before, change.after
-                    renames[family_words.kind_of(now), words.rename_words(was, now)] += change.times
+                    renames[family_words.kind_of(now), rename_words(was, now)] += change.times
                 else:
                     blocks.append(_block(change, alike))
         all_renamed = not blocks
@@ -281,7 +282,7 @@ def _grouped_by_place(changes: Iterable[Change]) -> Iterator[tuple[Change, ...]]
 
 def _block(change: Change, alike: Sequence[Change]) -> list[DifferenceLine]:
     """Return the lines of a change; the first of those launched at the same places names these for all of them."""
-    text, place = words.change_words(change), change.file_line or ""
+    text, place = change_words(change), change.file_line or ""
     if change.kind in ("changed", "renamed"):
         per_step = f" ({change.times} per step)" if change.times > 1 else ""
         line = DifferenceLine(f"  ~ {text}{per_step}", "changed", text, place)
@@ -309,7 +310,7 @@ def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iter
         steps = f"these are {first} and {second}; the steps with most kernels run the same"
         yield from wrapped(steps, "  ", width=width)
     kernels = [
-        words.change_words(change)
+        change_words(change)
         for kind in ("replaced", "renamed")
         for change in sorted(comparison.changes, key=lambda change: -change.times)
         if change.kind == kind

@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from pytest_torchprof.compare.change import Change, OtherEnvironment, Sides
+from pytest_torchprof.compare.change_words import change_words
 from pytest_torchprof.compare.comparison import Verdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost import Cost, Shift  # noqa: TC001 - as above
-from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.reasons.disturbances import AnyDisturbance  # noqa: TC001 - as above
 
 if TYPE_CHECKING:

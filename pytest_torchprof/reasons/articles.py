@@ -36,7 +36,7 @@ from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.reasons.unreadable import InsteadOfFile
 from pytest_torchprof.reasons.wrong_patterns import NotOnesOwn, PartOf, PatternForm, Spelling
 from pytest_torchprof.reasons.wrong_values import NameOf, ValueForm
-from pytest_torchprof.text.documentation import Article
+from pytest_torchprof.text.documentation import Article, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -147,16 +147,16 @@ def chapters() -> Iterator[tuple[Article, tuple[Article, ...]]]:
 def _article(word: str, page: str) -> Article:
     row = EXPLAINED.get(word) or ERRORS.get(word, Explained())
     about = ("", *cleandoc(row.about).split("\n")) if row.about else ()
-    table = _table(row, [kind for kind in KINDS if vars(kind).get("CODE") == word])
-    return Article(word, page, (*about, "", *table) if table else about)
+    texts = _table(row, [kind for kind in KINDS if vars(kind).get("CODE") == word])
+    return Article(word, page, (*about, "", *texts) if texts else about)
 
 
 def _table(row: Explained, kinds: Iterable[type[Reason]]) -> tuple[str, ...]:
     """Return a table of what is printed, without the middle column where it is empty; nothing where it has no row."""
     rows = tuple(_rows(row, kinds))
     columns = [column for column in range(3) if any(cells[column] for cells in rows)]
-    titles, *lines = (f"| {' | '.join(cells[column] for column in columns)} |" for cells in (_TITLES, *rows))
-    return (titles, f"|{'---|' * len(columns)}", *lines) if lines else ()
+    titles, *shown = ([cells[column] for column in columns] for cells in (_TITLES, *rows))
+    return table(titles, shown) if shown else ()
 
 
 def _rows(row: Explained, kinds: Iterable[type[Reason]]) -> Iterator[tuple[str, str, str]]:

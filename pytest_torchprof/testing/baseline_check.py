@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.compare.words import change_words
+from pytest_torchprof.compare.change_words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.reasons.commit_gaps import OnOtherDevice

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 PAGES = ("limits", "findings")
 """The pages in the order in which they are searched. A wheel contains them (pyproject.toml)."""
@@ -64,6 +64,12 @@ def _rows(page: str, lines: list[str]) -> Iterator[Article]:
     for row in table:
         if match := _ROW.fullmatch(row):
             yield Article(match[1], page, (*table[:2], f"| {match[2]}", *prose))
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the lines of a table in Markdown; each row has a cell for each title."""
+    heading, *lines = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
+    return (heading, f"|{'---|' * len(titles)}", *lines)
 
 
 def plain(text: str) -> str:

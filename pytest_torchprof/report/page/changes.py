@@ -9,12 +9,12 @@ from msgspec import Struct
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare import diff
 from pytest_torchprof.compare.change import WORSE
+from pytest_torchprof.compare.change_words import change_words
 from pytest_torchprof.compare.cost import BeforeAndAfter, cost_by_family
 from pytest_torchprof.compare.cost_lines import large_and_small
 from pytest_torchprof.compare.cost_words import cost_parts, label_shift
 from pytest_torchprof.compare.number_changes import GPU_TIME
 from pytest_torchprof.compare.number_words import factor_words, movement_words
-from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
