@@ -8,6 +8,7 @@ three orders. The processes are forked from one that has imported torch, which t
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch._dynamo
 from torch import nn
+from torch._dynamo import funcname_cache
 
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
@@ -616,6 +618,9 @@ def main(names: list[str]) -> None:
     for module in _forked(_imported_by_a_measurement):
         with suppress(ImportError):
             importlib.import_module(module)
+    # And what each would find out anew: in which file each module lies, and on which lines the functions of this one are.
+    inspect.getmodule(main.__code__)
+    funcname_cache.get_funcname(__file__, 1)
     names = names or list(CASES)
     outcomes = {"alone": {name: _forked(partial(measure, name)) for name in names}}
     for seed in SEEDS:

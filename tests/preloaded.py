@@ -61,6 +61,8 @@ for name in (*OTHERS, *BEGINNINGS):
 # Each process finds out for itself, once, in which file each module lies and of which fields each kind of reason is.
 inspect.getmodule(pytest.main.__code__)
 importlib.import_module("pytest_torchprof.against.imports").loaded_files()
+# Inductor, where its caches begin: a hash of all of torch's own files.
+importlib.import_module("torch._inductor.codecache").torch_key()
 msgspec.json.Decoder(importlib.import_module("pytest_torchprof.report.result").Result)
 # When it is imported it asks whether its process is a side of a comparison, which a fork may be.
 sys.modules.pop("pytest_torchprof.plugin", None)

@@ -117,6 +117,7 @@ def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(tra
     assert counts(summary_in(tmp_path / "time")) == [9, 5, 1, 3]
 
 
+@pytest.mark.usefixtures("forked_judges")
 def test_small_files_are_judged_whatever_becomes_of_those_given_with_them(traces, tmp_path):
     for number in range(40):
         own_recording({"one": number % 7 + 1}).write(traces / f"small{number}.json.gz")
@@ -145,11 +146,12 @@ def opened_by(path):
 
 
 @needs_proc
+@pytest.mark.usefixtures("forked_judges")
 def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
-    killer, done = large(traces / "killer.json.gz"), Event()
+    killer, done = large(traces / "killer.json.gz", parts=6), Event()
 
     def kill():
-        while not done.is_set():
+        while not done.wait(0.02):
             for pid in opened_by(killer):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -24,6 +24,8 @@ from pytest_torchprof.reasons.uncompiled import MarkedSkip, UnderMode
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
 X, W = torch.ones(8, 8), torch.ones(8, 8)
+IN_CPP = {"cpp_wrapper": True, "cpp_cache_precompile_headers": False}
+"""Inductor's wrapper in C++, for which it compiles no headers ahead: only many of these would save what it spends on them."""
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +276,7 @@ def test_what_only_runs_and_fits_no_compiled_code_is_not_measured(measure):
 
 @needs_cpp
 def test_library_calls_of_the_cpp_wrapper_are_kernels(measure):
-    with inductor.patch(cpp_wrapper=True):
+    with inductor.patch(IN_CPP):
         compiled = torch.compile(lambda a, b: torch.sort(a @ b)[0] + 1)
         profile = measure(lambda: compiled(X, W))
     assert [kernel.name for kernel in profile.kernels][:2] == ["aten::mm", "aten::sort"]
@@ -292,7 +294,7 @@ def test_library_calls_of_the_cpp_wrapper_are_kernels(measure):
 
 @needs_cpp
 def test_library_calls_that_were_compiled_before_are_not_measured(measure):
-    with inductor.patch(cpp_wrapper=True):
+    with inductor.patch(IN_CPP):
         compiled = torch.compile(lambda a, b: a @ b)
         compiled(X, W)
         profile = measure(lambda: compiled(X, W))
@@ -322,7 +324,9 @@ def package(tmp_path_factory):
 
     program = torch.export.export(Model(), (X, W))
     path = str(tmp_path_factory.mktemp("package") / "model.pt2")
-    return torch._inductor.aoti_compile_and_package(program, package_path=path)
+    # As with a wrapper in C++.
+    with inductor.patch({"aot_inductor.precompile_headers": False}):
+        return torch._inductor.aoti_compile_and_package(program, package_path=path)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fresh
 import pytest
+from repository import WITHOUT_COMPILER
 
 pytestmark = pytest.mark.any_torch
 
@@ -147,6 +148,7 @@ def test_add():
 )
 def test_what_lacks_nothing_does_without_the_catalogue_of_reasons(tmp_path, code):
     (tmp_path / "test_add.py").write_text(MEASURED)
+    (tmp_path / "conftest.py").write_text(WITHOUT_COMPILER)
     script = f"import sys\n{code}\nsys.exit(3 if 'pytest_torchprof.reasons.catalogue' in sys.modules else 0)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
