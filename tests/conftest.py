@@ -165,9 +165,7 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
         pytester.makepyfile(test_it=PREAMBLE + source)
         monkeypatch.setattr("subprocess.Popen", importlib.import_module("forking").Popen)  # It imports torch.
         run = pytester.runpytest_inprocess if in_process else fresh.run_pytest
-        # It leaves a socket and a thread behind in each run, whether anything is run again or not.
-        reruns = any("rerun" in text for text in (source, *args))
-        return run("-p", "no:cacheprovider", *(() if reruns else ("-p", "no:rerunfailures")), *args)
+        return run("-p", "no:cacheprovider", *quick_runs.without_unasked(source, *args), *args)
 
     return run
 

@@ -3,6 +3,9 @@
 recording -> code -> (time in us that the finding names, or the count where it names no time; what is seen, and why)
 """
 
+LARGEST = frozenset({"a100_graphs_nccl_orphans", "a100_sam_eager_large", "a100_sam_fast_large"})
+"""The recordings that are twenty times as long as most: what has nothing to do with length is asked of the others, if they have it."""
+
 FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "a100_cuda_sync_events": {
         "cold-start": (2187, "the first aten::empty of the process, inside aten::ones"),
@@ -298,3 +301,8 @@ TOLD_BY: dict[str, dict[str, str]] = {
 """By recording and code, which finding tells its cause, so that it does not stand out."""
 LIKE_ANOTHER = "a100_sam_fast_large"
 """A recording of the same model as another one of its size: what goes one way through both is looked at in that one."""
+
+
+def is_in_shorter_ones(code: str, recording: str) -> bool:
+    """Whether a recording is one of the longest, and others have this finding too."""
+    return recording in LARGEST and any(code in FINDINGS[other] for other in FINDINGS.keys() - LARGEST)

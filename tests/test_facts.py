@@ -15,6 +15,7 @@ from pkgutil import walk_packages
 
 import msgspec
 import pytest
+import syntax
 
 from pytest_torchprof import capture, report, trace
 from pytest_torchprof.against import search_facts
@@ -130,16 +131,16 @@ NEVER_SETS = {"text", "message", "sentence", "brief", "remedy"}
 NO_SENTENCES = {"others", "shown", "where"}
 """Functions that make one and are called as variables are that hold something else."""
 PROSE = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
+GIVING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.comprehension)
+"""Nodes that give a variable a value."""
+ASKED = (ast.Subscript, ast.Compare, ast.Call)
+"""Nodes that may ask what stands in a text."""
 
 
 @cache
 def makers_of_sentences(source):
     """Return the functions and properties of a source that return words of ours: three in a row."""
-    return frozenset(
-        name
-        for node, name in in_functions(ast.parse(source))
-        if name and isinstance(node, ast.Return) and is_prose(node.value)
-    )
+    return frozenset(name for node, name in syntax.in_functions(source, ast.Return) if name and is_prose(node.value))
 
 
 def is_prose(node):
@@ -160,12 +161,11 @@ def taken_apart(source, makers=frozenset()):
     source's own), and by the variable to which any of these is assigned.
     """
     sentences = {*SENTENCES, *makers, *makers_of_sentences(source)}
-    nodes = list(in_functions(ast.parse(source)))
     known = defaultdict(lambda: sentences)
-    for node, name in nodes:
+    for node, name in syntax.in_functions(source, *GIVING):
         if variables := variables_of(node, sentences):
             known[name] = known[name].union(variables)
-    return {name for node, name in nodes if takes_apart(node, known[name])}
+    return {name for node, name in syntax.in_functions(source, *ASKED) if takes_apart(node, known[name])}
 
 
 def variables_of(node, sentences):
@@ -192,16 +192,6 @@ def lines_of(node):
         return lines_of(node.value)
     is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     return node.func.value if is_call and node.func.attr == "splitlines" else None
-
-
-def in_functions(tree):
-    """Yield each node with the name of the innermost function around it."""
-    found = deque([(tree, "")])
-    while found:
-        node, around = found.popleft()
-        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else around
-        yield node, name
-        found.extend((child, name) for child in ast.iter_child_nodes(node))
 
 
 def takes_apart(node, sentences=SENTENCES):
@@ -333,8 +323,7 @@ MAKERS_OF_UNMEASURED = {"reasons/error_texts.py"}
 
 def test_that_something_is_not_measured_is_written_by_one_function():
     sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
-    likely = {file: source for file, source in sources.items() if "measured" in source}
-    writing = {file for file, source in likely.items() for node in ast.walk(ast.parse(source)) if begins(node)}
+    writing = {file for file, source in sources.items() for node in syntax.nodes(source, ast.Constant) if begins(node)}
     assert writing == MAKERS_OF_UNMEASURED
 
 
@@ -356,7 +345,7 @@ def test_what_a_test_asks_for_wrongly_is_refused_with_a_reason():
 
 def refused_in_words(source):
     """Return the lines that make an error of what a test asks for out of a text, and not out of a reason."""
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = syntax.nodes(source, ast.Call)
     return [node.lineno for node in calls if called(node.func) == "UnknownLimit" or of_misuse(node)]
 
 
@@ -418,8 +407,8 @@ def test_errors_carry_reasons():
 
 def errors_in(sources):
     """Return what the errors of this package are called: `TorchprofError`, and the classes below it."""
-    nodes = (node for source in sources if "Error" in source for node in ast.walk(ast.parse(source)))
-    classes = {node.name: {called(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
+    nodes = (node for source in sources for node in syntax.nodes(source, ast.ClassDef))
+    classes = {node.name: {called(base) for base in node.bases} for node in nodes}
     errors = {"TorchprofError"}
     while more := {name for name, bases in classes.items() if bases & errors} - errors:
         errors |= more
@@ -428,8 +417,7 @@ def errors_in(sources):
 
 def made_of_texts(source, errors):
     """Return the functions in which a source makes an error out of a text, or writes one with a code behind it."""
-    calls = ((node, name) for node, name in in_functions(ast.parse(source)) if isinstance(node, ast.Call) and node.args)
-    return {name for call, name in calls if is_of_text(call, errors)}
+    return {name for call, name in syntax.in_functions(source, ast.Call) if call.args and is_of_text(call, errors)}
 
 
 def is_of_text(call, errors):
@@ -872,17 +860,15 @@ def words_given(sources, fields):
     ``fields`` are written "Kind.field". What is given is followed through the parameters of functions that hand it on,
     through variables, and into functions that return it; so far as these can be told by their names.
     """
-    trees = {file: ast.parse(source) for file, source in sources.items()}
-    nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
-    functions = [(file, node) for file, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    named, calls = values_of(trees.values()), defaultdict(list)
-    for file, function in functions:
-        named[function.name].extend(node.value for node in ast.walk(function) if isinstance(node, ast.Return))
-        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+    named, calls = values_of(map(syntax.tree, sources.values())), defaultdict(list)
+    for file, function in in_files(sources, *syntax.FUNCTIONS):
+        inside = syntax.below(function)
+        named[function.name].extend(node.value for node in inside if isinstance(node, ast.Return))
+        for call in (node for node in inside if isinstance(node, ast.Call)):
             calls[called(call.func)].append((file, function, call))
     found, taking = set(), set()
-    for file, node in nodes:
-        for name, place, field, default in declared(node):
+    for file, kind in in_files(sources, ast.ClassDef):
+        for name, place, field, default in declared(kind):
             if f"{name}.{field}" in fields:
                 taking.add((name, place, field, f"{name}.{field}"))
                 found |= {f"{file}:{line} {name}.{field}" for line in lines_of_words(default, None, named)}
@@ -900,6 +886,11 @@ def words_given(sources, fields):
     return sorted(found)
 
 
+def in_files(sources, *kinds):
+    """Yield the nodes of these kinds, each with its file."""
+    yield from ((file, node) for file, source in sources.items() for node in syntax.nodes(source, *kinds))
+
+
 def values_of(trees):
     """Return what the constants of modules are, by their names."""
     values = defaultdict(list)
@@ -910,11 +901,10 @@ def values_of(trees):
     return values
 
 
-def declared(node):
+def declared(kind):
     """Yield the fields of a class: the class's name, the place, the field's name and what it is by default."""
-    if isinstance(node, ast.ClassDef):
-        own = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
-        yield from ((node.name, place, one.target.id, one.value) for place, one in enumerate(own))
+    own = [one for one in kind.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    yield from ((kind.name, place, one.target.id, one.value) for place, one in enumerate(own))
 
 
 def arguments_of(call, place, keyword):
@@ -963,7 +953,7 @@ def lines_of_words(node, function, named, *, depth=2):
 
 def assigned_to(name, function):
     """Yield what a function assigns to a variable."""
-    for node in ast.walk(function):
+    for node in syntax.below(function):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(isinstance(target, ast.Name) and target.id == name for target in targets):
@@ -1026,6 +1016,7 @@ TESTS = Path(__file__).parent
 PINNED = ("messages.txt", "findings.txt")
 NO_WORDS = re.compile(r"`[^`]*`|<[^<>\n]*>|\[[^\[\]]*\]|[*?|\n:;()\0]|\\\\[dsw]")
 """Code, fields, codes, and where a pattern leaves something open: there a row of words ends."""
+WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 IN_ANY_SENTENCE = frozenset(
     [
         "a",
@@ -1172,29 +1163,28 @@ def each(words, length):
 
 
 def is_word(word):
-    return re.fullmatch(r"[A-Za-z][A-Za-z'-]*", word) is not None
+    return WORD.fullmatch(word) is not None
 
 
 def literals(source):
     """Yield line and text of each literal that is no docstring; what an f-string fills in is a NUL."""
-    nodes = list(ast.walk(ast.parse(source)))
-    inside = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    inside |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(written(part) or "\0" for part in node.values)
-        elif written(node) and id(node) not in inside:
+    inside = {id(node.value) for node in syntax.nodes(source, ast.Expr)}
+    for node in syntax.nodes(source, ast.JoinedStr):
+        inside |= {id(part) for part in node.values}
+        yield node.lineno, "".join(written(part) or "\0" for part in node.values)
+    for node in syntax.nodes(source, ast.Constant):
+        if written(node) and id(node) not in inside:
             yield node.lineno, node.value
 
 
 def compared(source):
     """Yield the literals with which a source compares: in assertions, patterns, cases of tests, and tables of cases."""
-    for node in ast.walk(ast.parse(source)):
+    for node in syntax.nodes(source, ast.Assert, ast.FunctionDef, ast.Call):
         if isinstance(node, ast.Assert):
             yield from without_names(node.test)
         elif isinstance(node, ast.FunctionDef):
             yield from (one for call in node.decorator_list for one in without_names(call))
-        elif isinstance(node, ast.Call) and called(node.func) in COMPARING:
+        elif called(node.func) in COMPARING:
             yield from without_names(node)
 
 
@@ -1205,8 +1195,8 @@ def without_names(node):
     elif written(node):
         yield node.lineno, node.value
     elif not (isinstance(node, ast.keyword) and node.arg in NAMING):
-        for child in ast.iter_child_nodes(node):
-            yield from without_names(child)
+        for part in syntax.parts(node):
+            yield from without_names(part)
 
 
 def pinned(source, sentences):
@@ -1214,8 +1204,8 @@ def pinned(source, sentences):
 
     Three are enough in one that is compared, if it says little besides.
     """
-    of_three = [(line, row) for line, text in compared(source) for row in telling_rows(text, sentences)]
-    of_four = [(line, row) for line, text in literals(source) for row in rows_in(text, sentences, 4)]
+    of_three = [(line, row) for line, text in compared(source) if " " in text for row in telling_rows(text, sentences)]
+    of_four = [(line, row) for line, text in literals(source) if " " in text for row in rows_in(text, sentences, 4)]
     first = dict(reversed([*of_four, *of_three]))
     return [f"{line}: {' '.join(row)}" for line, row in sorted(first.items())]
 

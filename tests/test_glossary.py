@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from syntax import statements
+import syntax
 
 pytestmark = pytest.mark.any_torch
 
@@ -58,12 +58,10 @@ NAMING = (
 )
 
 
-def names_in(tree: ast.AST) -> set[str]:
+def names_in(source: str) -> set[str]:
     """Return all names that a module gives."""
     names = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, NAMING):
-            continue
+    for node in syntax.nodes(source, *NAMING):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
                 names.add(name)
@@ -76,13 +74,14 @@ def names_in(tree: ast.AST) -> set[str]:
     return names
 
 
-def counts_places(tree: ast.AST) -> bool:
+def counts_places(source: str) -> bool:
     """Whether an index is called a place: a place is a line of code."""
     indices: list[ast.AST] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.For | ast.comprehension) and called(node.iter) == "enumerate":
+    for node in syntax.nodes(source, ast.For, ast.comprehension):
+        if called(node.iter) == "enumerate":
             indices += node.target.elts[:1] if isinstance(node.target, ast.Tuple) else []
-        elif isinstance(node, ast.Assign) and makes_indices(node.value):
+    for node in syntax.nodes(source, ast.Assign):
+        if makes_indices(node.value):
             indices += node.targets
     return any(getattr(index, "id", None) == "place" for index in indices)
 
@@ -105,15 +104,14 @@ def called(node: ast.AST) -> str | None:
 def unclear_words(file: Path) -> set[str]:
     """Return the words that a module's names use otherwise than the glossary has them."""
     source = file.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    names = names_in(tree)
+    names = names_in(source)
     folder = file.relative_to(PACKAGE).parts[0]
     found_parts = set().union(*map(parts_of, names)) if names else set()
     return (
         (names & VAGUE)
         | (found_parts & VAGUE_PARTS)
         | (found_parts & ELSEWHERE.get(folder, frozenset()))
-        | ({"place"} if re.search(r"\bplace\b", source) and counts_places(tree) else set())
+        | ({"place"} if re.search(r"\bplace\b", source) and counts_places(source) else set())
     )
 
 
@@ -133,8 +131,8 @@ def prose_in(source: str) -> str:
     """Return the docstrings and comments of a module, each on a line of its own."""
     texts = [
         node.value.value
-        for node in statements(source)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for node in syntax.nodes(source, ast.Expr)
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
     # A comment goes on in the next line.
     comments = COMMENT.findall(source)

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from syntax import statements
+import syntax
 
 pytestmark = pytest.mark.any_torch
 
@@ -71,7 +71,7 @@ def part(module: str) -> str:
 def imports(source: str) -> frozenset[str]:
     """Return the modules that a source imports, those for type checking and those inside functions too."""
     found: set[str] = set()
-    for node in statements(source):
+    for node in syntax.nodes(source, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -174,10 +174,10 @@ def last_name(function: ast.expr) -> str | None:
 def private_names(source: str) -> set[str]:
     """Return torch's private names that a source uses: modules, what is imported of them, and attributes of torch's."""
     found: set[str] = set()
-    tree = ast.parse(source)
+    body = syntax.tree(source).body
     # A type alone is asked of nobody.
-    typing = [one for one in tree.body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
-    for node in chain.from_iterable(ast.walk(one) for one in tree.body if one not in typing):
+    typing = [one for one in body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
+    for node in chain.from_iterable(syntax.below(one) for one in body if one not in typing):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -236,17 +236,13 @@ NO_CALLS = {"subprocess.PIPE", "subprocess.DEVNULL", "subprocess.STDOUT", "subpr
 @cache
 def outside_names(source: str) -> frozenset[str]:
     """Return the names of other modules that a source uses, whole, whichever way it imports them; methods as ".name"."""
-    tree, full = ast.parse(source), {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            full.update({alias.asname or alias.name: alias.name for alias in node.names})
-        if isinstance(node, ast.ImportFrom):
-            full.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
-    used = {full[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in full}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            known = isinstance(node.value, ast.Name) and node.value.id in full
-            used.add(f"{full[node.value.id]}.{node.attr}" if known else f".{node.attr}")
+    full = {alias.asname or alias.name: alias.name for node in syntax.nodes(source, ast.Import) for alias in node.names}
+    for node in syntax.nodes(source, ast.ImportFrom):
+        full.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    used = {full[node.id] for node in syntax.nodes(source, ast.Name) if node.id in full}
+    for node in syntax.nodes(source, ast.Attribute):
+        known = isinstance(node.value, ast.Name) and node.value.id in full
+        used.add(f"{full[node.value.id]}.{node.attr}" if known else f".{node.attr}")
     return frozenset(used - NO_CALLS)
 
 

@@ -553,6 +553,7 @@ def written():
     return "\n".join(lines) + "\n"
 
 
+@functools.cache
 def pages():
     """Return the pages of messages by their files: what the catalogue explains, below the introduction of each."""
     below = {INDEX: index(), **{DOCS / f"{page}.md": of_page(page) for page in PAGES}}
@@ -571,10 +572,10 @@ def index():
     return "\n".join(["## All codes", "", *rows])
 
 
+@functools.cache
 def chapters():
-    """Yield each chapter of the pages with the articles that have a heading of their own in it."""
-    yield from articles.chapters()
-    yield next(of_changes()), ()
+    """Return each chapter of the pages with the articles that have a heading of their own in it."""
+    return [*articles.chapters(), (next(of_changes()), ())]
 
 
 def link(article):

@@ -18,6 +18,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from builder import TraceBuilder
 from conftest import SHARED_TRACES
+from findings_on_recordings import LARGEST
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.lanes import rows_of
@@ -95,7 +96,12 @@ class Document(msgspec.Struct):
     traceEvents: list[Kind]  # noqa: N815 - as it stands in the file
 
 
-@pytest.fixture(scope="module", params=[*OWN, *SHARED], ids=lambda path: path.name)
+LARGE = [path for path in SHARED if path.name.removesuffix(".json.gz") in LARGEST]
+
+
+@pytest.fixture(
+    scope="module", params=[*OWN, *(path for path in SHARED if path not in LARGE)], ids=lambda path: path.name
+)
 def written(request):
     """Return path, profile and the page's bytes of each recording, which is read once for all tests of it."""
     profile = load(request.param)
@@ -126,10 +132,9 @@ def test_each_slice_of_a_recording_is_in_the_page_and_none_is_hidden_by_another(
     assert {lane["title"] + lane["subtitle"].removesuffix(", ranges") for lane in annotated} <= streams
 
 
-LARGE = [path for path in SHARED if "large" in path.name]
-
-
-@pytest.mark.parametrize("written", LARGE, indirect=True, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "written", [path for path in LARGE if "large" in path.name], indirect=True, ids=lambda path: path.name
+)
 def test_a_recording_of_255000_events_takes_less_than_2_mb(written):
     _, _, content = written
     assert len(b64encode(zlib.compress(content, 6))) < 2_000_000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_type_hints
 
 import pytest
+import syntax
 
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.comparison_json import ComparisonJson
@@ -131,7 +132,7 @@ def fields_of(found: ast.ClassDef) -> set[str]:
     declared = {
         one.target.id for one in found.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
     }
-    stored = (one for one in ast.walk(found) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
+    stored = (one for one in syntax.below(found) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
     return declared | {one.attr for one in stored if is_own(one)}
 
 
@@ -143,8 +144,8 @@ def state_of(sources: dict[str, str]) -> dict[str, set[str]]:
     """Return the fields of classes that are not frozen, with the modules that have one of this name."""
     found: dict[str, set[str]] = {}
     for module, source in sources.items():
-        for one in ast.walk(ast.parse(source)):
-            if isinstance(one, ast.ClassDef) and not is_frozen(one):
+        for one in syntax.nodes(source, ast.ClassDef):
+            if not is_frozen(one):
                 for name in fields_of(one) - PYTESTS:
                     found.setdefault(name, set()).add(module)
     return found
@@ -176,6 +177,8 @@ def holder(changed: ast.expr) -> ast.expr:
     return changed
 
 
+CHANGES = (ast.Attribute, ast.Subscript, ast.Call)
+"""Nodes that may change a field."""
 ANY = "*"
 """The name of a field that cannot be told from the code: one that ``setattr`` gets in a variable."""
 
@@ -233,26 +236,22 @@ def aliases(nodes: list[ast.AST]) -> dict[str, ast.Attribute]:
     for target, value in (pair for node in nodes for pair in bound(node)):
         # What is assigned to a.b and a[0] is found where that is changed.
         if isinstance(target, ast.Name | ast.Tuple) and (field := field_in(value)) is not None:
-            found |= {one.id: field for one in ast.walk(target) if isinstance(one, ast.Name)}
+            found |= {one.id: field for one in syntax.below(target) if isinstance(one, ast.Name)}
     return found
 
 
 def changes_in(source: str) -> Iterator[tuple[int, ast.Attribute]]:
     """Yield the line and the field of each change to a field: at itself, by its name, or by a variable that holds it."""
-    nodes = list(ast.walk(ast.parse(source)))
-    for node in nodes:
+    for node in syntax.nodes(source, *CHANGES):
         field = by_name(node) or ((one := changed(node)) and holder(one))
         if isinstance(field, ast.Attribute):
             yield node.lineno, field
-    for function in nodes:
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = list(ast.walk(function))
-            # A variable that is assigned anew changes nothing; what it holds may be changed.
-            if fields := aliases(inside):
-                held = ((node.lineno, holder(one)) for node in inside if (one := changed(node)) is not None)
-                yield from (
-                    (line, fields[one.id]) for line, one in held if isinstance(one, ast.Name) and one.id in fields
-                )
+    for function in syntax.nodes(source, *syntax.FUNCTIONS):
+        inside = syntax.below(function)
+        # A variable that is assigned anew changes nothing; what it holds may be changed.
+        if fields := aliases(inside):
+            held = ((node.lineno, holder(one)) for node in inside if (one := changed(node)) is not None)
+            yield from ((line, fields[one.id]) for line, one in held if isinstance(one, ast.Name) and one.id in fields)
 
 
 def outside_changes(sources: dict[str, str]) -> Iterator[tuple[str, int, ast.Attribute]]:
@@ -272,11 +271,7 @@ def writes_from_outside(sources: dict[str, str]) -> list[str]:
 def untyped_results(source: str) -> list[str]:
     """Return the annotated fields that are mappings to anything: nobody can say what is in them."""
     fields = (
-        one
-        for found in ast.walk(ast.parse(source))
-        if isinstance(found, ast.ClassDef)
-        for one in found.body
-        if isinstance(one, ast.AnnAssign)
+        one for found in syntax.nodes(source, ast.ClassDef) for one in found.body if isinstance(one, ast.AnnAssign)
     )
     written = {ast.unparse(one.target): ast.unparse(one.annotation) for one in fields}
     return [name for name, kind in written.items() if re.search(r"\b(Any|object)\b", kind)]
@@ -388,14 +383,14 @@ def untyped_mappings(source: str) -> list[int]:
 
     The fields of classes are left to ``untyped_results``.
     """
-    nodes = list(ast.walk(ast.parse(source)))
-    declared = (one for found in nodes if isinstance(found, ast.ClassDef) for one in found.body)
-    fields = {id(part) for one in declared if isinstance(one, ast.AnnAssign) for part in ast.walk(one.annotation)}
-    return [node.lineno for node in nodes if is_untyped_mapping(node) and id(node) not in fields]
+    declared = (one for found in syntax.nodes(source, ast.ClassDef) for one in found.body)
+    fields = {id(part) for one in declared if isinstance(one, ast.AnnAssign) for part in syntax.below(one.annotation)}
+    asked = syntax.nodes(source, ast.Subscript)
+    return [node.lineno for node in asked if is_untyped_mapping(node) and id(node) not in fields]
 
 
-def is_untyped_mapping(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+def is_untyped_mapping(node: ast.Subscript) -> bool:
+    if not isinstance(node.slice, ast.Tuple):
         return False
     return ast.unparse(node.value) in MAPPINGS and ast.unparse(node.slice.elts[-1]) in {"Any", "object"}
 
@@ -429,8 +424,7 @@ def documents_by_hand(source: str) -> list[int]:
     """Return the lines of dictionaries that have the version of a schema: documents without a type."""
     return [
         found.lineno
-        for found in ast.walk(ast.parse(source))
-        if isinstance(found, ast.Dict)
+        for found in syntax.nodes(source, ast.Dict)
         for key, value in zip(found.keys, found.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "schema" and not is_text(value)
     ]

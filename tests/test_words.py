@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import syntax
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.compare.comparison import _NOUNS as OF_BASELINES
@@ -129,12 +130,12 @@ def modules():
 
 def written(path):
     """Return the nouns that stand as text in calls of ``counted`` and ``numbered``."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("counted", "numbered"):
+    for node in syntax.nodes(path.read_text(encoding="utf-8"), ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in ("counted", "numbered"):
             noun = node.args[-1]
             if isinstance(noun, ast.Constant):
                 yield noun.value
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "and_more":
+        if isinstance(node.func, ast.Name) and node.func.id == "and_more":
             yield from (f"more {noun.value}" for noun in node.args[1:] if isinstance(noun, ast.Constant))
 
 
