@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SHARED_TRACES
+from facts import LARGEST
 
 import pytest_torchprof
 from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
@@ -15,8 +16,8 @@ from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
-# Two recordings of a million events have the parts of the others.
-SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if "large" not in path.name]
+# The largest ones have the parts of the others.
+SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LARGEST)]
 LONGEST = 150
 MOST_OF_A_KIND = 20
 

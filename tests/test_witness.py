@@ -27,7 +27,7 @@ from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.report.analysis_json import as_dict
 from pytest_torchprof.trace import intervals
 
-END_NS = 600
+END_NS = 300
 """The random recordings are so short that each of their nanoseconds can be looked at."""
 
 
