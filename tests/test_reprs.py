@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,15 @@ def is_ours(part):
     return type(part).__module__.startswith("pytest_torchprof")
 
 
+@cache
+def methods_of(kind):
+    return {name for name in dir(kind) if callable(inspect.getattr_static(kind, name))}
+
+
 def public_values(part):
     """Return the values of the public attributes, without those that cannot be measured, or not of every statement."""
     for name in dir(part):
-        if not name.startswith("_") and not callable(inspect.getattr_static(part, name)):
+        if not name.startswith("_") and name not in methods_of(type(part)):
             try:
                 yield getattr(part, name)
             except (pytest_torchprof.TorchprofError, AttributeError, IndexError):
