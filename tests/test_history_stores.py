@@ -1037,7 +1037,9 @@ def test_an_alias_of_all_tests_of_a_file_joins_each_with_its_later_name_and_can_
     assert set(joined_in(capsys, commented).values()) == {2, 3}
     assert f"{old} is {new} now" in answers(capsys, commented, "alias", old, new)
     assert joined_in(capsys, commented) == {NEW_FILE.format(own): 5 for own in "ab"}
-    assert answers(capsys, commented, "log", OLD_FILE.format("a")) == answers(capsys, commented, "log", NEW_FILE.format("a"))
+    assert answers(capsys, commented, "log", OLD_FILE.format("a")) == answers(
+        capsys, commented, "log", NEW_FILE.format("a")
+    )
     # A single test may have got another name, and goes before.
     answers(capsys, commented, "alias", OLD_FILE.format("b"), OLD_FILE.format("b"))
     assert joined_in(capsys, commented) == {
