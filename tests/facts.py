@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.unreadable import WhyUnreadable
     from pytest_torchprof.report import Disuse
 
+LARGEST = ("a100_sam_eager_large", "a100_sam_fast_large", "a100_graphs_nccl_orphans")
+"""Shared recordings 20 to 30 times as large as most: left out where size is not asked and others hold the same code to them."""
 WORSE = WorseThanBaseline.GIST
 """How a failure by a baseline begins, where the screen is what a test is about."""
 

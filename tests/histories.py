@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ UPGRADED = replace(H100, torch="2.15.0")
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@cache
 def sha(number: int | str) -> str:
     """Return the hash of the commit of this number."""
     return hashlib.sha1(str(number).encode()).hexdigest()

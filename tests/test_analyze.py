@@ -11,8 +11,8 @@ import sys
 
 import pytest
 from builder import TraceBuilder, own_recording
-from facts import says, why_command_refused
-from findings_on_recordings import FINDINGS, LIKE_ANOTHER
+from facts import LARGEST, says, why_command_refused
+from findings_on_recordings import FINDINGS
 from reference_pages import commands_of
 
 from pytest_torchprof import load
@@ -23,6 +23,7 @@ from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.findings.catalogue.compiling import CompiledInWindow
 from pytest_torchprof.findings.catalogue.costs import ManySmallCalls, RepeatedConstant
 from pytest_torchprof.reasons.command_line import ArgumentTooMany
+from pytest_torchprof.report import analysis_text
 from pytest_torchprof.report.analysis_text import text
 from pytest_torchprof.text.units import show_us
 
@@ -211,21 +212,28 @@ def test_of_many_steps_the_first_ones_are_shown(analyze, tmp_path):
 
 
 @pytest.fixture
-def rows_made_once(monkeypatch):
-    """Keep the rows of a recording, which are the same however wide and long the table is that shows them."""
-    made, make = {}, tables.rows_by
+def found_once(monkeypatch):
+    """Keep rows and findings of a recording, which are the same however wide and long the text is that shows them."""
+    made = {}
 
-    def rows_by(way, analysis, steps):
-        key = way, *map(id, steps)
-        if key not in made:
-            made[key] = steps, make(way, analysis, steps)
-        return made[key][1]
+    def keep(holder, name, key_of):
+        make = getattr(holder, name)
 
-    monkeypatch.setattr(tables, "rows_by", rows_by)
+        def kept(*facts):
+            key = name, *key_of(*facts)
+            if key not in made:
+                made[key] = facts, make(*facts)
+            return made[key][1]
+
+        monkeypatch.setattr(holder, name, kept)
+
+    keep(tables, "rows_by", lambda way, _, steps: (way, *map(id, steps)))
+    keep(analysis_text, "find", lambda analysis, _: (id(analysis),))
+    keep(analysis_text, "standing_out", lambda analysis, _: (id(analysis),))
 
 
-@pytest.mark.usefixtures("rows_made_once")
-@pytest.mark.parametrize("recording", [name for name in FINDINGS if name != LIKE_ANOTHER])
+@pytest.mark.usefixtures("found_once")
+@pytest.mark.parametrize("recording", [name for name in FINDINGS if name not in LARGEST])
 def test_every_recording_fits_whichever_way_it_is_looked_at(recording, shared_trace):
     profile = load(shared_trace(recording))
     last = profile.steps[-1].name

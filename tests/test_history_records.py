@@ -215,7 +215,7 @@ def test_figures_have_times_with_their_quartiles_the_baselines_state_and_the_cod
         run_tests(FIGURES.replace("ADDS", str(adds)), *words)
 
     run(2, "--torchprof-baseline=update")
-    run(200, HISTORY, "--torchprof-report=run.json")
+    run(40, HISTORY, "--torchprof-report=run.json")
     record = only_record()
     (figures,) = record.varying
     (told,) = json.loads((pytester.path / "run.json").read_text())["results"]

@@ -99,10 +99,10 @@ def test_a_long_holiday_is_forgotten_after_twenty_pauses(tmp_path, capsys, since
 
 def test_a_rolling_day_sees_the_loss_of_a_gpu_that_is_measured_weekly(tmp_path, capsys):
     """The gate asks for the last seven days, each day anew: at some of them the loss is news."""
-    weekly = [*map(on_h100, range(0, 29, 7))]
+    write(tmp_path, [*map(on_h100, range(0, 29, 7)), *map(on_a100, range(28))])
     statuses = {}
     for today in range(28, 50):
-        folder = write(tmp_path / str(today), [*weekly, *map(on_a100, range(today + 1))])
+        folder = write(tmp_path, [on_a100(today)])
         day = (DAY + timedelta(days=today - 6)).date().isoformat()
         statuses[today] = lacking(capsys, folder, f"--since={day}")[0]
         assert lacking(capsys, folder)[0] == (3 if today > 35 else 0)

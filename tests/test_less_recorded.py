@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from builder import CUDA, TraceBuilder, write
+from conftest import recording_of
 from facts import why_not
 from test_every_word import TABLE
 from test_not_known import PATTERNS
@@ -443,24 +444,26 @@ OWN = sorted((Path(__file__).parent / "recordings").glob("test_transformer_step*
 
 
 @pytest.fixture(
+    scope="module",
     params=["h100_bert_small", "h100_transformer_three_steps", "mi300x_compile_tiny", *OWN],
     ids=lambda one: getattr(one, "name", one),
 )
-def real(request, shared_trace):
-    path = request.param if isinstance(request.param, Path) else shared_trace(request.param)
-    return json.loads(gzip.decompress(path.read_bytes()))
+def real(request):
+    """Return a recording as it is written, and those limits that it misses."""
+    path = request.param if isinstance(request.param, Path) else recording_of(request.param)
+    whole = load(path)
+    # That there is a graph is what changes, and nothing that is less known.
+    asked = [one for one in ASKED if "cuda_graph" not in one]
+    missed = [one for one in asked if check_limits(whole, read_limits(one))[0].status == MISSED]
+    assert missed
+    return json.loads(gzip.decompress(path.read_bytes())), missed
 
 
 @pytest.mark.parametrize("what", LESS)
 def test_of_real_recordings_no_limit_holds_on_less(tmp_path, real, what):
-    whole, less = (
-        load(write(tmp_path / f"{place}.json", json.dumps(one)))
-        for place, one in enumerate((real, less_of(real, what)))
-    )
-    # That there is a graph is what changes, and nothing that is less known.
-    asked = [one for one in ASKED if "cuda_graph" not in one]
-    held = [one for one in asked if check_limits(less, read_limits(one))[0].status == HOLDS]
-    assert [one for one in held if check_limits(whole, read_limits(one))[0].status == MISSED] == []
+    document, missed = real
+    less = load(write(tmp_path / "less.json", json.dumps(less_of(document, what))))
+    assert [one for one in missed if check_limits(less, read_limits(one))[0].status == HOLDS] == []
 
 
 OF_EVENTS_ALONE = {

@@ -112,8 +112,11 @@ REFUSED = {
 """The bound that some of these files are beyond."""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is limited so on Linux only")
-@pytest.mark.parametrize("name", HUGE)
+limited = pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is limited so on Linux only")
+
+
+@limited
+@pytest.mark.parametrize("name", [name for name in HUGE if name not in REFUSED])
 def test_any_file_ends_soon_and_in_bounded_memory_in_a_result_or_the_documented_error(name, tmp_path):
     path = tmp_path / "t.json.gz"
     path.write_bytes(HUGE[name]())
@@ -121,7 +124,22 @@ def test_any_file_ends_soon_and_in_bounded_memory_in_a_result_or_the_documented_
     path.unlink()
     assert status in (0, 2)
     assert not status or re.search(r"t\.json\.gz .* \[(no-recording|recording-[a-z-]+)\]", errors)
-    assert name not in REFUSED or (status, str(REFUSED[name]) in errors) == (2, True), errors
+
+
+@limited
+def test_a_file_beyond_a_bound_is_soon_and_in_bounded_memory_refused_by_it(tmp_path):
+    """One process refuses all of them, within three times the time and just the memory that one of any file has."""
+    paths = {tmp_path / f"{number}.json.gz": name for number, name in enumerate(REFUSED)}
+    for path, name in paths.items():
+        path.write_bytes(HUGE[name]())
+    status, errors = analyzed(*paths, most_seconds=30)
+    lines = errors.splitlines()
+    for path, name in paths.items():
+        path.unlink()
+        (line,) = [line for line in lines if str(path) in line]
+        assert str(REFUSED[name]) in line
+        assert re.search(r"\[(no-recording|recording-[a-z-]+)\]$", line)
+    assert (status, len(lines)) == (2, len(paths))
 
 
 def test_a_range_at_the_end_of_all_time_is_read(tmp_path):

@@ -487,7 +487,7 @@ def test_a_head_longer_than_a_piece_is_read(tmp_path, plain):
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_long_file_takes_no_memory_for_its_text(tmp_path, indent):
-    path = long_trace(30_000).write(tmp_path / "t.json", indent=indent)
+    path = long_trace(20_000).write(tmp_path / "t.json", indent=indent)
     tracemalloc.start()
     try:
         read(path)

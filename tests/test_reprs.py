@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import SHARED_TRACES
+from facts import LARGEST
 
 import pytest_torchprof
 from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
@@ -15,8 +17,8 @@ from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
 pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
-# Two recordings of a million events have the parts of the others.
-SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if "large" not in path.name]
+# The largest ones have the parts of the others.
+SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LARGEST)]
 LONGEST = 150
 MOST_OF_A_KIND = 20
 
@@ -25,10 +27,15 @@ def is_ours(part):
     return type(part).__module__.startswith("pytest_torchprof")
 
 
+@cache
+def methods_of(kind):
+    return {name for name in dir(kind) if callable(inspect.getattr_static(kind, name))}
+
+
 def public_values(part):
     """Return the values of the public attributes, without those that cannot be measured, or not of every statement."""
     for name in dir(part):
-        if not name.startswith("_") and not callable(inspect.getattr_static(part, name)):
+        if not name.startswith("_") and name not in methods_of(type(part)):
             try:
                 yield getattr(part, name)
             except (pytest_torchprof.TorchprofError, AttributeError, IndexError):

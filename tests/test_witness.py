@@ -27,7 +27,7 @@ from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.report.analysis_json import as_dict
 from pytest_torchprof.trace import intervals
 
-END_NS = 600
+END_NS = 300
 """The random recordings are so short that each of their nanoseconds can be looked at."""
 
 
@@ -198,8 +198,17 @@ def loaded(builder):
 
 @settings(max_examples=150, deadline=None)
 @given(recordings())
-def test_the_numbers_of_each_step_are_what_its_events_say(builder):
-    found = loaded(builder).steps
+def test_the_numbers_are_what_the_file_says(builder):
+    """One recording is drawn for all of it, which takes longer than to look at it."""
+    profile = loaded(builder)
+    each_step_is_what_its_events_say(profile, builder)
+    the_window_is_what_its_nanoseconds_say(profile, builder)
+    the_middle_and_the_worst_are_those_of_statistics(profile)
+    json_holds_each_number_as_it_is(profile)
+
+
+def each_step_is_what_its_events_say(profile, builder):
+    found = profile.steps
     assert len(found) == len(steps_of(builder))
     for step, event in zip(found, steps_of(builder), strict=True):
         facts = Facts(builder.events, event)
@@ -207,10 +216,7 @@ def test_the_numbers_of_each_step_are_what_its_events_say(builder):
         assert {name: getattr(step.numbers, name) for name in told} == pytest.approx(told, abs=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
-@given(recordings())
-def test_the_numbers_of_the_window_are_what_its_nanoseconds_say(builder):
-    profile = loaded(builder)
+def the_window_is_what_its_nanoseconds_say(profile, builder):
     kernels = [event for event in builder.events if event["cat"] == "kernel"]
     ends_of_work = [span(event)[1] for event in builder.events if event["cat"].startswith(("kernel", "gpu_"))]
     window = range(span(steps_of(builder)[0])[0], max([span(event)[1] for event in steps_of(builder)] + ends_of_work))
@@ -225,14 +231,20 @@ def test_the_numbers_of_the_window_are_what_its_nanoseconds_say(builder):
         assert getattr(profile, name) == (None if told is None else pytest.approx(told)), name
 
 
-@settings(max_examples=60, deadline=None)
-@given(recordings())
-def test_the_middle_and_the_worst_of_the_steps_are_those_of_statistics(builder):
-    profile = loaded(builder)
+def the_middle_and_the_worst_are_those_of_statistics(profile):
     for name in OF_STEP:
         values = [value for step in profile.steps if (value := getattr(step.numbers, name)) is not None]
         assert getattr(profile.median, name) == (statistics.median(values) if values else None)
         assert getattr(profile.worst, name) == max(values, default=None)
+
+
+def json_holds_each_number_as_it_is(profile):
+    read = json.loads(json.dumps(as_dict(profile, findings=False)))
+    for name in OF_STEP:
+        assert [step[name] for step in read["steps"]] == [getattr(step.numbers, name) for step in profile.steps]
+        assert read["summary"]["worst"][name] == getattr(profile.worst, name)
+    for name in OF_WINDOW:
+        assert read["summary"][name] == getattr(profile, name)
 
 
 @settings(max_examples=60, deadline=None)
@@ -259,18 +271,6 @@ def test_what_is_no_work_changes_no_number(builder, data):
     for event in data.draw(st.lists(st.sampled_from(beside), min_size=1)):
         builder.events.insert(data.draw(st.integers(0, len(builder.events))), event)
     assert told() == before
-
-
-@settings(max_examples=40, deadline=None)
-@given(recordings())
-def test_json_holds_each_number_as_it_is(builder):
-    profile = loaded(builder)
-    read = json.loads(json.dumps(as_dict(profile, findings=False)))
-    for name in OF_STEP:
-        assert [step[name] for step in read["steps"]] == [getattr(step.numbers, name) for step in profile.steps]
-        assert read["summary"]["worst"][name] == getattr(profile.worst, name)
-    for name in OF_WINDOW:
-        assert read["summary"][name] == getattr(profile, name)
 
 
 ranges = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)).map(lambda one: (one[0], sum(one))), max_size=6)

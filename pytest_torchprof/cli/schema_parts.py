@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,11 +46,17 @@ def of_type(kind: type, *, whole: bool = True, apart: Collection[type] = ()) -> 
 
     Types ``apart`` are only referred to, by their names in ``$defs``.
     """
-    schema = msgspec.json.schema(kind)
+    schema = {**_described(kind)}
     defs = schema.pop("$defs")
     named = {f"#/$defs/{other.__name__}" for other in apart}
     resolved: Schema = _resolved(schema, defs, whole, named)
     return resolved
+
+
+@cache
+def _described(kind: type) -> Schema:
+    # It goes through all reasons that a field may have, each time that one of them is met.
+    return msgspec.json.schema(kind)
 
 
 def tagged(tag: str) -> Schema:
