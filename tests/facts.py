@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.report import Disuse
 
 LARGEST = ("a100_sam_eager_large", "a100_sam_fast_large", "a100_graphs_nccl_orphans")
-"""Shared recordings 20 to 30 times as large as most: left out where size is not asked and others hold the same code to them."""
+"""Shared recordings 20 to 30 times as large as most."""
+LEFT_OUT = () if os.environ.get("CASES_RECORDINGS") == "all" else LARGEST
+"""Those that are left out where size is not asked, and where other tests hold the same code to them."""
 WORSE = WorseThanBaseline.GIST
 """How a failure by a baseline begins, where the screen is what a test is about."""
 

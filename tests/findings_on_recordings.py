@@ -3,8 +3,7 @@
 recording -> code -> (time in us that the finding names, or the count where it names no time; what is seen, and why)
 """
 
-LARGEST = frozenset({"a100_graphs_nccl_orphans", "a100_sam_eager_large", "a100_sam_fast_large"})
-"""The recordings that are twenty times as long as most: what has nothing to do with length is asked of the others, if they have it."""
+from facts import LEFT_OUT
 
 FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "a100_cuda_sync_events": {
@@ -305,4 +304,4 @@ LIKE_ANOTHER = "a100_sam_fast_large"
 
 def is_in_shorter_ones(code: str, recording: str) -> bool:
     """Whether a recording is one of the longest, and others have this finding too."""
-    return recording in LARGEST and any(code in FINDINGS[other] for other in FINDINGS.keys() - LARGEST)
+    return recording in LEFT_OUT and any(code in FINDINGS[other] for other in FINDINGS.keys() - LEFT_OUT)

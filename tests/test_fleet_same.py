@@ -25,7 +25,7 @@ def test_every_way_comes_to_the_same_whatever_is_killed(tmp_path):
         own_recording({"one": number + 1}).write(tmp_path / f"{number}.json.gz")
     recordings = [*map(str, tmp_path.iterdir()), *map(str, sorted((ROOT / "tests/recordings").glob("*.json.gz"))[:3])]
     script = ROOT / "benchmarks" / "fleet_same.py"
-    command = [sys.executable, str(script), *recordings, "--files", "60", "--kills", "2", "--ways", *WAYS]
+    command = [sys.executable, str(script), *recordings, "--files", "60", "--kills", "3", "--ways", *WAYS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

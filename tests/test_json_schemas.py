@@ -16,7 +16,7 @@ import forking
 import msgspec
 import pytest
 from conftest import SHARED_TRACES
-from facts import LARGEST
+from facts import LEFT_OUT
 from jobs import recording
 from jsonschema import Draft202012Validator
 from packaging.requirements import Requirement
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 
 # Those of this project come first, wherever the checkout lies.
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
-RECORDINGS = [*OWN, *(path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LARGEST))]
+RECORDINGS = [*OWN, *(path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LEFT_OUT))]
 BASELINES = sorted((Path(__file__).parent / "baselines_before" / "schema_2").glob("*.json"))
 
 

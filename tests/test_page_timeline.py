@@ -18,7 +18,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from builder import TraceBuilder
 from conftest import SHARED_TRACES
-from findings_on_recordings import LARGEST
+from facts import LARGEST, LEFT_OUT
 
 from pytest_torchprof import load
 from pytest_torchprof.analysis.lanes import rows_of
@@ -96,11 +96,13 @@ class Document(msgspec.Struct):
     traceEvents: list[Kind]  # noqa: N815 - as it stands in the file
 
 
-LARGE = [path for path in SHARED if path.name.removesuffix(".json.gz") in LARGEST]
+LARGE = [path for path in SHARED if path.name.startswith(LARGEST)]
 
 
 @pytest.fixture(
-    scope="module", params=[*OWN, *(path for path in SHARED if path not in LARGE)], ids=lambda path: path.name
+    scope="module",
+    params=[*OWN, *(path for path in SHARED if not path.name.startswith(LEFT_OUT))],
+    ids=lambda path: path.name,
 )
 def written(request):
     """Return path, profile and the page's bytes of each recording, which is read once for all tests of it."""

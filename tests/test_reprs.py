@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SHARED_TRACES
-from facts import LARGEST
+from facts import LEFT_OUT
 
 import pytest_torchprof
 from pytest_torchprof.trace.compile_evidence import GraphBreak, Recompile
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
 # The largest ones have the parts of the others.
-SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LARGEST)]
+SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LEFT_OUT)]
 LONGEST = 150
 MOST_OF_A_KIND = 20
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from builder import TraceBuilder
-from facts import LARGEST
+from facts import LEFT_OUT
 from findings_on_recordings import FINDINGS
 
 from pytest_torchprof import load
@@ -128,7 +128,7 @@ def test_kernels_are_sorted_by_what_one_of_them_takes(tmp_path):
     assert profile.table(sort_by="cuda_time").split("\n")[3].startswith("pointwise")
 
 
-@pytest.mark.parametrize("recording", [name for name in FINDINGS if name not in LARGEST])
+@pytest.mark.parametrize("recording", [name for name in FINDINGS if name not in LEFT_OUT])
 def test_on_recordings_the_parts_make_the_whole(recording, shared_trace):
     """The worst step is the one whose own table, made of it alone, has the largest total."""
     profile = load(shared_trace(recording))
