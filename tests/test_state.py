@@ -104,6 +104,8 @@ OPEN = {
     "history/since.py": ("facts of an environment, whatever their type", "versions"),
     "limits/asked.py": ("values as the user wrote them", "value written settings"),
     "limits/limit.py": ("the function that reads a value as the user wrote it", "read"),
+    "report/analysis_json.py": ("facts of a finding, which are others for each code", "evidence"),
+    "report/ranks_json.py": ("rows, whose fields are the columns of a table", "ranks"),
     "report/row_columns.py": ("functions of the rows of any table", "of show bound"),
     "report/page/details.py": ("facts of an environment, whatever their type", "environment"),
     "report/perfetto.py": ("ids of events as any recording has them", "id"),
@@ -117,7 +119,6 @@ BY_HAND = {
     "report/analysis_json.py": "rows, whose fields are the columns of tables",
     "report/history.py": "rows, whose fields are those of a table",
     "report/json_report.py": "results, which are typed, with the words for them",
-    "report/ranks_report.py": "rows, whose fields are the columns of tables",
 }
 """The modules that still put a document together from its parts, and what these are."""
 

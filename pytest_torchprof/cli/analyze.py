@@ -89,6 +89,7 @@ def _analyze_ranks(arguments: Namespace) -> int:
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - who looks at one rank needs none of it
     from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - imported where it is used
     from pytest_torchprof.report.analysis_json import encoded  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.report.ranks_json import job_json  # noqa: PLC0415 - imported where it is used
     from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
     given = {"--by": arguments.by, "--step": arguments.step, "--threshold": arguments.threshold or None}
@@ -100,7 +101,7 @@ def _analyze_ranks(arguments: Namespace) -> int:
         raise UsageError.because(OptionsExclude(RANKS, (*others, "--no-findings")[0], fitting))
     job = job_in(arguments.path, arguments.device)
     if arguments.json:
-        sys.stdout.write(encoded(ranks_report.as_dict(job)))
+        sys.stdout.write(encoded(job_json(job)))
     else:
         own = _own_findings(job, ranks_report.named_ranks(job), arguments.device)
         text = ranks_report.text(job, own, folder=arguments.path, width=terminal_width(), top=arguments.top or 20)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
-from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.cli.schema_parts import (
     ANY,
     BOOL,
@@ -22,7 +21,7 @@ from pytest_torchprof.cli.schema_parts import (
     of_type,
     root,
 )
-from pytest_torchprof.report import analysis_json, ranks_report
+from pytest_torchprof.report import analysis_json, ranks_json
 from pytest_torchprof.report.columns import COLLECTIVES, FAMILIES, KERNELS, OPERATORS, RANGES
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ OF_CACHES = {
         every("dynamo aot_autograd inductor triton", fields(every("hits misses bypasses", nullable(WHOLE))))
     )
 }
-FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT, "saves_us": NUMBER}
+FINDING = of_type(analysis_json.FindingJson)
 
 
 _BY_UNIT: Final[Mapping[Unit, Schema]] = {
@@ -87,28 +86,16 @@ def analysis() -> Schema:
     """Return the schema of ``torchprof analyze --json``: an object, or a list of them for a folder."""
     version = analysis_json.SCHEMA
     ranges = fields(of_columns(RANGES), {"worst": fields(NUMBERS_OF_STEP)})
-    trace = fields(
-        {
-            "path": nullable(TEXT),
-            **every("steps orphans lost_kernels unrecorded_launches events", {"type": "integer", "minimum": 0}),
-            "measured": BOOL,
-            "why_not": nullable(TEXT),
-            "attribution": {"enum": ["launch", "time"]},
-            "samples_hardware": BOOL,
-            "devices": listed(fields({"index": WHOLE, "name": nullable(TEXT)})),
-        }
-    )
-    compiled = {**every("regions nested_regions", WHOLE), **every("graph_breaks recompiles", nullable(NUMBER))}
     analysis = fields(
         {
             "schema": {"const": version},
-            "trace": trace,
+            "trace": of_type(analysis_json.TraceJson),
             "summary": SUMMARY,
             "steps": listed(fields({"name": nullable(TEXT), **NUMBERS_OF_STEP})),
             "kernels": listed(fields(of_columns(KERNELS))),
             "collectives": listed(fields(of_columns(COLLECTIVES))),
-            "compile": fields({**compiled, "compiled_in_window": BOOL, "caches": nullable(CACHES)}),
-            "findings": listed(fields(FINDING)),
+            "compile": of_type(analysis_json.CompileJson),
+            "findings": listed(FINDING),
         },
         {
             "efficiency": _efficiency(),
@@ -123,13 +110,13 @@ def analysis() -> Schema:
     return root(
         "torchprof analyze --json",
         version,
-        {"anyOf": [itself, listed(itself)], "$defs": {"analysis": analysis, **AMOUNT, **OF_CACHES}},
+        {"anyOf": [itself, listed(itself)], "$defs": {"analysis": analysis, **AMOUNT}},
     )
 
 
 def ranks() -> Schema:
     """Return the schema of ``torchprof analyze DIR --ranks --json``."""
-    version = ranks_report.SCHEMA
+    job = of_type(ranks_json.JobJson)
     rank = fields(
         {
             **every("rank steps collectives matched unmatched", WHOLE),
@@ -139,35 +126,8 @@ def ranks() -> Schema:
             **every("wait_us matched_wait_us caused_us overlap", nullable(NUMBER)),
         }
     )
-    of_rank = {
-        **every("rank start_ns", WHOLE),
-        **every("duration_us wait_us", NUMBER),
-        **every("bytes_in bytes_out", nullable(WHOLE)),
-        "overlap": nullable(NUMBER),
-    }
-    collective = fields(
-        {
-            "name": TEXT,
-            **every("group dtype", nullable(TEXT)),
-            **every("group_size message_bytes", nullable(WHOLE)),
-            **every("step latest", WHOLE),
-            **every("transfer_us skew_us", NUMBER),
-            **every("algorithm_gb_per_s bus_gb_per_s", nullable(NUMBER)),
-            "ranks": listed(fields(of_rank)),
-        }
-    )
-    known = {
-        "schema": {"const": version},
-        **every("world_size unpaired", WHOLE),
-        "not_joined": mapped(WHOLE),
-        "missing": listed(WHOLE),
-        "one_clock": BOOL,
-        "residue_us": NUMBER,
-        "kind": {"enum": list(get_args(Kind))},
-        **every("wait_share skew_us", nullable(NUMBER)),
-        "straggler": nullable(WHOLE),
+    job["properties"] |= {
+        "schema": {"const": ranks_json.SCHEMA},
         "ranks": listed(rank),
-        "collectives": listed(collective),
-        "findings": listed(fields(FINDING)),
     }
-    return root("torchprof analyze DIR --ranks --json", version, fields(known))
+    return root("torchprof analyze DIR --ranks --json", ranks_json.SCHEMA, job)

@@ -1,11 +1,12 @@
-"""A recording's analysis as plain data, for ``torchprof analyze --json``."""
+"""A recording's analysis as ``torchprof analyze --json`` prints it: its rows have the columns of tables."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct, convert
 
 from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.analysis import numbers_within
@@ -19,6 +20,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.recordings import NoSuchStep
 from pytest_torchprof.report.columns import COLUMNS
 from pytest_torchprof.report.row_columns import Among, json_values
+from pytest_torchprof.trace.caches import CompileCaches, Count  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.graph_annotations import WITHOUT
 
 if TYPE_CHECKING:
@@ -31,6 +33,53 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules", "collective": "collectives"}
 _NOT_PLAIN = r"[^\x20-\x7e\n]"
+
+
+class DeviceJson(Struct, frozen=True):
+    """A device of a recording."""
+
+    index: int
+    name: str | None
+
+
+class TraceJson(Struct, frozen=True, kw_only=True):
+    """What a recording holds, and whether it can be believed."""
+
+    path: str | None
+    steps: Count
+    orphans: Count
+    lost_kernels: Count
+    unrecorded_launches: Count
+    measured: bool
+    why_not: str | None
+    attribution: Literal["launch", "time"]
+    samples_hardware: bool
+    devices: tuple[DeviceJson, ...]
+    events: Count
+
+
+class CompileJson(Struct, frozen=True, kw_only=True):
+    """What torch.compile did."""
+
+    regions: int
+    nested_regions: int
+    graph_breaks: float | None
+    recompiles: float | None
+    compiled_in_window: bool
+    caches: CompileCaches | None
+
+
+class FindingJson(Struct, frozen=True, kw_only=True):
+    """A finding with the words that people read."""
+
+    code: str
+    title: str
+    message: str
+    evidence: dict[str, Any]
+    """Its facts, which are others for each code."""
+    remedy: str
+    severity: str
+    saves_us: float
 
 
 def as_dict(  # noqa: PLR0913 - the options of the command
@@ -51,7 +100,7 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     efficiency["throughput"]["why_not"] = None if why_not is None else why_not.text
     shown = standing_out(analysis, find(analysis, tuple(rules)))
     headline = headline_of(analysis).in_words()
-    return {**tables, "efficiency": efficiency, "headline": headline, "findings": finding_values(shown)}
+    return {**tables, "efficiency": efficiency, "headline": headline, "findings": findings_json(shown)}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:
@@ -61,19 +110,7 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
     rows = by_kernel(analysis.gpu_work, chosen)
     values: dict[str, Any] = {
         "schema": SCHEMA,
-        "trace": {
-            "path": trace.path,
-            "steps": len(trace.steps),
-            "orphans": trace.orphans,
-            "lost_kernels": trace.lost_kernels,
-            "unrecorded_launches": trace.unrecorded_launches,
-            "measured": analysis.measured,
-            "why_not": analysis.why_not,
-            "attribution": trace.attribution,
-            "samples_hardware": trace.samples_hardware,
-            "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
-            "events": trace.events,
-        },
+        "trace": msgspec.to_builtins(_trace_json(analysis)),
         "summary": {**_values(median, *numbers.BY_NAME), "worst": _values(worst, *numbers.BY_NAME)},
         "steps": [
             {"name": step_profile.name, **_values(step_profile.numbers, *numbers.OF_STEP)} for step_profile in steps
@@ -85,20 +122,37 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
         for_others = waiting_threads(trace, calls_of(trace, chosen)) if way == "range" else None
         values[_MANY_OF[way]] = [_row_values(analysis, steps, way, row, for_others) for row in more]
     seen = analysis.compile
-    values["compile"] = {
-        "regions": seen.regions,
-        "nested_regions": seen.nested_regions,
-        "graph_breaks": median.graph_breaks,
-        "recompiles": median.recompiles,
-        "compiled_in_window": seen.compiled_in_window,
-        "caches": msgspec.to_builtins(seen.caches),
-    }
-    return values
+    compiled = CompileJson(
+        regions=seen.regions,
+        nested_regions=seen.nested_regions,
+        graph_breaks=median.graph_breaks,
+        recompiles=median.recompiles,
+        compiled_in_window=seen.compiled_in_window,
+        caches=seen.caches,
+    )
+    return {**values, "compile": msgspec.to_builtins(compiled)}
 
 
-def finding_values(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def _trace_json(analysis: Analysis) -> TraceJson:
+    trace = analysis.trace
+    return TraceJson(
+        path=trace.path,
+        steps=len(trace.steps),
+        orphans=trace.orphans,
+        lost_kernels=trace.lost_kernels,
+        unrecorded_launches=trace.unrecorded_launches,
+        measured=analysis.measured,
+        why_not=analysis.why_not,
+        attribution=trace.attribution,
+        samples_hardware=trace.samples_hardware,
+        devices=tuple(DeviceJson(device.index, device.name) for device in trace.devices),
+        events=trace.events,
+    )
+
+
+def findings_json(findings: Iterable[Finding]) -> tuple[FindingJson, ...]:
     """Return findings with the words that people read."""
-    return [finding.in_words() for finding in findings]
+    return tuple(convert(finding.in_words(), FindingJson) for finding in findings)
 
 
 def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:

@@ -1,4 +1,4 @@
-"""The ranks of a job together, as text and as plain data, for ``torchprof analyze DIR --ranks``."""
+"""The ranks of a job together, as text, and the columns of their tables, for ``torchprof analyze DIR --ranks``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pytest_torchprof.findings.catalogue.ranks import OtherWorkOnRank, Straggler
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.decoding import from_stored
-from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.report.findings_text import FIRST_FINDINGS, first_findings, in_the_list, next_text
-from pytest_torchprof.report.row_columns import Among, RowColumn, json_values, terminal_columns
+from pytest_torchprof.report.row_columns import Among, RowColumn, terminal_columns
 from pytest_torchprof.text import counted, first_of, path_from_here, printable
 from pytest_torchprof.text.tables import headed
 from pytest_torchprof.text.units import show_share, show_us
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
     from pytest_torchprof.findings import Finding
-
-SCHEMA = 1
 
 
 class JoinedRow(NamedTuple):
@@ -282,54 +279,6 @@ COLLECTIVES: Final = (
     RowColumn(key="kind", of=lambda row, _: _show_kind(row.kind), title="kind", leaves=1, page="kind"),
 )
 """The columns of the collectives that ranks had in common."""
-
-
-def as_dict(job: Job) -> dict[str, Any]:
-    """Return the job as plain data, with every collective by itself."""
-    return {
-        "schema": SCHEMA,
-        "world_size": job.world_size,
-        "missing": list(job.missing),
-        "one_clock": job.one_clock,
-        "residue_us": job.residue_us,
-        "kind": job.kind,
-        "wait_share": job.wait_share,
-        "skew_us": job.skew_us,
-        "straggler": job.straggler,
-        "unpaired": sum(job.not_joined.values()),
-        "not_joined": {gap.value: count for gap, count in job.not_joined.items()},
-        "ranks": [json_values(rank_columns(job), rank, Among()) for rank in job.ranks],
-        "collectives": [_meeting_values(collective) for collective in job.collectives],
-        "findings": finding_values(find_in_job(job)),
-    }
-
-
-def _meeting_values(collective: JoinedCollective) -> dict[str, Any]:
-    return {
-        "name": collective.name,
-        "group": collective.group.name,
-        "group_size": collective.group.size,
-        "step": collective.step,
-        "dtype": collective.dtype,
-        "message_bytes": collective.message_bytes,
-        "transfer_us": collective.transfer_us,
-        "skew_us": collective.skew_us,
-        "latest": collective.latest,
-        "algorithm_gb_per_s": collective.algorithm_gb_per_s,
-        "bus_gb_per_s": collective.bus_gb_per_s,
-        "ranks": [
-            {
-                "rank": rank,
-                "start_ns": start,
-                "duration_us": collective.of_rank[rank].duration_us,
-                "wait_us": collective.wait_us(rank),
-                "bytes_in": collective.of_rank[rank].bytes_in,
-                "bytes_out": collective.of_rank[rank].bytes_out,
-                "overlap": collective.of_rank[rank].overlap,
-            }
-            for rank, start in collective.starts_ns.items()
-        ],
-    }
 
 
 _COMPARED: dict[str, Callable[[Any], str]] = {
