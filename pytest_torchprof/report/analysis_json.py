@@ -100,7 +100,7 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     efficiency["throughput"]["why_not"] = None if why_not is None else why_not.text
     shown = standing_out(analysis, find(analysis, tuple(rules)))
     headline = headline_of(analysis).in_words()
-    return {**tables, "efficiency": efficiency, "headline": headline, "findings": findings_json(shown)}
+    return {**tables, "efficiency": efficiency, "headline": headline, "findings": msgspec.to_builtins(findings_json(shown))}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:
