@@ -23,7 +23,7 @@ class MemberJson(Struct, frozen=True, kw_only=True):
 
     rank: int
     start_ns: int
-    duration_us: float
+    duration_us: float | None
     wait_us: float
     bytes_in: int | None
     bytes_out: int | None
