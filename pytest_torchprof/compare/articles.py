@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 PAGE: Final = "messages-failures"
 CHAPTER: Final = "changes"
 _ABOUT: Final = """
-    What differs from a baseline, from another commit or from another recording is a list of changes: in the text of a
-    failure, in `torchprof diff`, on the page of a report, and in JSON with its kind. In a failure `+` is more, `-` is
-    less, and `~` is the same work by another kernel.
+    What differs from a baseline, from another commit or from another recording is listed as changes: in a failure, in
+    `torchprof diff`, on the page of a report, and in JSON, which names the kind of each. In a failure `+` is more, `-`
+    is less, and `~` is a kernel in place of another.
     """
 _TITLES: Final = ("for example", "what it means", "what to do")
 
@@ -49,7 +49,8 @@ def articles() -> Iterator[Article]:
     rows = {change.kind: _cells(change) for change in _EXAMPLES}
     all_of_them = table(("kind", *_TITLES), [(f"`{kind}`", *cells) for kind, cells in rows.items()])
     yield Article(CHAPTER, PAGE, ("", *cleandoc(_ABOUT).split("\n"), "", *all_of_them))
-    yield from (Article(kind, PAGE, table(_TITLES, [cells])) for kind, cells in rows.items())
+    # A terminal prints no title in front of the first cell.
+    yield from (Article(kind, PAGE, table(("", *_TITLES), [("", *cells)])) for kind, cells in rows.items())
 
 
 def _cells(example: Change) -> tuple[str, str, str]:

@@ -170,7 +170,7 @@ def _time_words(change: Change) -> str:
 
 def _undecided_words(undecided: Undecided | None) -> str:
     if undecided is None or undecided.why == "no samples":
-        return "the baseline has none; --torchprof-baseline=update keeps them"
+        return "the baseline has no times; --torchprof-baseline=update keeps them"
     if undecided.why == "not confirmed":
         return "measured once, not confirmed"
     if undecided.why == "close samples":
@@ -188,38 +188,42 @@ def _undecided_words(undecided: Undecided | None) -> str:
 CATALOGUE: Final[Mapping[Kind, KindOfChange]] = {
     "added": KindOfChange(
         _come_or_gone_words,
-        "a step launches a kernel that it did not launch before",
+        "a step launches a kernel that it did not launch before, which fails a test unless its `tolerance` allows it",
         "see what changed at the line that is named below it, or accept it with the command that the failure prints",
     ),
     "removed": KindOfChange(
         _come_or_gone_words,
-        "a step launches this kernel no longer, which alone fails no test; *fusion lost*: several kernels do now what "
-        "it did alone, and these are `added`",
-        "accept it with the command that the summary prints, so that it cannot come back unnoticed",
+        "a step no longer launches this kernel, which alone fails no test; *fusion lost*: what it did alone is now "
+        "done by several kernels, which are `added`, `changed` or have a higher `count`",
+        "if that is meant, accept it with the command that the summary prints, so that it cannot come back unnoticed",
     ),
     "count": KindOfChange(
         _count_words,
-        "a step launches the same kernel more or less often; less fails no test",
-        'look for a loop, a size or a branch that goes another way; `tolerance={"kernels": 1}` allows one more',
+        "a step launches the same kernel more or less often; more fails a test unless its `tolerance` allows it, less "
+        "fails none",
+        'look for a loop, a size or a branch that has changed; `tolerance={"kernels": 1}` allows one more',
     ),
     "changed": KindOfChange(
         _pair_words,
         "another kernel does this work: with another dtype, layout or operands, or, where it is no GEMM, convolution "
-        "or attention kernel, under another name; [baselines](baselines.md#what-a-name-does-not-say) says which fail",
+        "or attention kernel, under another name; most of these fail a test, and [the page on "
+        "baselines](baselines.md#what-a-name-does-not-say) has the exceptions. The verdict *changed* of a test only "
+        "says that something differs that does not fail it",
         "where a dtype changed, look at autocast, weights and inputs; where a layout did, at what is transposed or "
         "strided",
     ),
     "renamed": KindOfChange(
         _pair_words,
-        "the same work by a kernel of another name, such as another tile of a GEMM; that fails no test, and is "
-        '`changed` with `names="exact"`',
+        "the same work by a kernel of another name, such as another tile of a GEMM, which fails no test; in a test "
+        'with `names="exact"` it is `changed`, and fails',
         "nothing; after an upgrade, accept it with `--torchprof-baseline=update`",
     ),
     "replaced": KindOfChange(
         _replacement_words,
-        "of two recordings: where these kernels ran in the first, those ran in the second, or none",
-        "several that became one were fused; where one became several, `torchprof explain unfused-pointwise` and its "
-        "like say what takes a fusion apart",
+        "only between two recordings: where the first ran these kernels, the second ran those; *gone* and *more*: one "
+        "of the two ran none there",
+        "several that became one were most likely fused; where one became several, a fusion may be lost: see "
+        "`torchprof explain graph-break` and `torchprof explain unfused-pointwise`",
     ),
     "reordered": KindOfChange(
         _order_words,
@@ -228,9 +232,10 @@ CATALOGUE: Final[Mapping[Kind, KindOfChange]] = {
     ),
     "number": KindOfChange(
         _number_words,
-        "a number is another one; more launches, copies, syncs or graph breaks fail a test, and with a `tolerance` for "
-        "it so does more peak memory or time",
-        "`torchprof explain max_syncs` and the like say what raises a number, and how much of it can be allowed",
+        "a number is different; more kernels, launches, copies, syncs or graph breaks fail a test unless its "
+        "`tolerance` allows them, more peak memory or time only where its `tolerance` names them",
+        "`torchprof explain max_syncs` and the like say what a number counts, `torchprof explain tolerance` how to "
+        "allow more",
     ),
 }
 """The kinds of changes, in the order in which they are explained."""
