@@ -98,9 +98,9 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     efficiency = msgspec.to_builtins(analysis.efficiency)
     why_not = analysis.efficiency.throughput.why_not
     efficiency["throughput"]["why_not"] = None if why_not is None else why_not.text
-    shown = standing_out(analysis, find(analysis, tuple(rules)))
+    shown = findings_json(standing_out(analysis, find(analysis, tuple(rules))))
     headline = headline_of(analysis).in_words()
-    return {**tables, "efficiency": efficiency, "headline": headline, "findings": msgspec.to_builtins(findings_json(shown))}
+    return {**tables, "efficiency": efficiency, "headline": headline, "findings": msgspec.to_builtins(shown)}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:
