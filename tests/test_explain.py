@@ -200,7 +200,7 @@ def test_in_an_installed_package_the_pages_are_read_from_it(monkeypatch, tmp_pat
 def test_what_a_failure_names_can_be_asked_for(explained):
     """A user of the wheel has no docs folder."""
     sources = "".join(path.read_text() for path in (ROOT / "pytest_torchprof").rglob("*.py"))
-    asked = re.findall(r"torchprof explain ([a-z-]+)`", sources)
+    asked = re.findall(r"torchprof explain ([a-z_-]+)`", sources)
     assert asked
     for word in asked:
         assert explained(word)[0] == 0
