@@ -1,4 +1,4 @@
-"""What a fork (`fresh`) starts is a fork too, where it would be pytest, torch's launcher, a worker of xdist or code of ours."""
+"""What a fork (`fresh`) starts is a fork too, if it is pytest, torch's launcher, a worker of xdist, a script or code of ours."""
 
 from __future__ import annotations
 
