@@ -1,9 +1,10 @@
-"""What a fork (`fresh`) starts is a fork too, where it would be pytest, torch's launcher, a worker of xdist or code of ours."""
+"""What a fork (`fresh`) starts is a fork too, if it is pytest, torch's launcher, a worker of xdist, a script or code of ours."""
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -45,7 +46,7 @@ class Popen(_Popen):
             outputs[1] = outputs[0]
         how = {"folder": settings.get("cwd"), "leads_group": settings.get("start_new_session", False)}
         environment = settings.get("env") or os.environ
-        fork = Fork(fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
+        fork = Fork(args, fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
         for name, (read, written) in pipes.items():
             setattr(fork, name, read)
             written.close()
@@ -62,7 +63,8 @@ class Fork:
 
     stdin = stdout = stderr = None
 
-    def __init__(self, started: fresh.Fresh) -> None:
+    def __init__(self, args: object, started: fresh.Fresh) -> None:
+        self.args = args
         self._process = started.process
         self.pid = started.process.pid
         self._status: int | None = None
@@ -117,6 +119,8 @@ def words_of(args: object) -> list[str] | None:
         return None
     # What is written reaches a file in time.
     python, *words = [word for word in map(str, args) if word not in ("-u", "-B")]
+    if words[:1] and words[0].endswith(".py"):
+        return [python, *words]
     # The plugin asks by -P -c, and hardly a test does. Where -S stands between them, the start is what it asks about.
     option, what, *_ = words[1:] if words[0] == "-P" else words
     is_known = what in MODULES if option == "-m" else words[:2] == ["-P", "-c"] or words == WORKER
@@ -128,9 +132,8 @@ def _worker(words: list[str]) -> Fork:
     its_input, told = os.pipe()
     (answers, its_output), told_by = _pipe(), Connection(its_input, writable=False)
     errors = _file(None, 2) or Path(os.devnull)
-    fork = Fork(
-        fresh.Fresh(fresh.as_python, *words, environment=os.environ, outputs=[its_output, errors], told_by=told_by)
-    )
+    its = {"outputs": [its_output, errors], "told_by": told_by}
+    fork = Fork(words, fresh.Fresh(fresh.as_python, *words, environment=os.environ, **its))
     for pipe in (its_output, told_by):
         pipe.close()
     fork.stdin, fork.stdout = os.fdopen(told, "wb"), answers
@@ -143,10 +146,14 @@ def _pipe() -> tuple[BinaryIO, Connection]:
     return os.fdopen(end, "rb"), Connection(other, readable=False)
 
 
-def _file(given: object, stream: int) -> Path | None:
-    """Return the file or terminal that a process would write to, if it is one that a fork can open by its name."""
+def _file(given: object, stream: int) -> Path | Connection | None:
+    """Return the file or terminal that a process would write to, if it is one that a fork can write to."""
     if given == subprocess.DEVNULL:
         return Path(os.devnull)
     number = stream if given in (None, subprocess.STDOUT) else given if isinstance(given, int) else given.fileno()
     path = Path(f"/proc/self/fd/{number}").readlink() if number >= 0 else Path()
-    return path if path.is_file() or path.is_char_device() else None
+    if path.is_file() or path.is_char_device():
+        return path
+    # What pytest captures has no name.
+    is_file = number >= 0 and stat.S_ISREG(os.fstat(number).st_mode)
+    return Connection(os.dup(number), readable=False) if is_file else None

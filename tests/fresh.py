@@ -20,6 +20,7 @@ import sysconfig
 import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
@@ -120,7 +121,7 @@ def _places_of_ours() -> str:
 
 
 def start_python(*words: str, folder: Path, environment: Mapping[str, str]) -> Fresh:
-    """Start what Python does with these words: `-m pytest ...` or `-c CODE ...`."""
+    """Start what Python does with these words: `-m pytest ...`, `-c CODE ...` or `SCRIPT ...`."""
     return Fresh(as_python, sys.executable, *words, environment=environment, folder=folder)
 
 
@@ -217,12 +218,17 @@ def as_python(python: str, *words: str, plugins: Sequence[object] = ()) -> None:
     # The last one is for what its own forks are to do.
     sys.path += [str(ROOT), str(ROOT / "tests")]
     is_safe = words[0] == "-P"
-    option, what, *rest = words[1:] if is_safe else words
+    option, what, *rest = words[1:] if is_safe else words if words[0].startswith("-") else (None, *words)
     if not is_safe and "PYTHONSAFEPATH" not in os.environ:
-        sys.path.insert(0, str(Path.cwd()))
-    sys.argv[:] = [what if option == "-m" else option, *rest]
+        sys.path.insert(0, str(Path(what).resolve().parent if option is None else Path.cwd()))
+    sys.argv[:] = [option if option == "-c" else what, *rest]
     if option == "-c":
         exec(what, {"__name__": "__main__"})
+    elif option is None:
+        script = Path(what).absolute()
+        sys.modules["__main__"] = main = ModuleType("__main__")
+        main.__file__ = str(script)
+        exec(compile(script.read_bytes(), main.__file__, "exec"), vars(main))
     elif what == "pytest":
         sys.exit(pytest.main(rest, plugins=plugins))
     else:

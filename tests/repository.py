@@ -50,10 +50,11 @@ def test_wave():
 """
 SLOWER = PACKAGE.replace("torch.sin(x)", "torch.sin(x).cos()")
 WITHOUT_COMPILER = """
-import torch
+def pytest_collection():
+    import torch  # Not in the process that only starts the others.
 
-# The profiler asks whether there is this module, upon which torch imports it: three seconds in each process.
-torch._lazy_modules.discard("_inductor")
+    # The profiler asks whether there is this module, upon which torch imports it: three seconds in each process.
+    torch._lazy_modules.discard("_inductor")
 """
 """A conftest.py for tests that compile nothing, where processes are not forks."""
 

@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import venv
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, Repository
 
+from pytest_torchprof.against import environment
 from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
 from pytest_torchprof.reasons.starting import CommandNotRun
 from pytest_torchprof.report import MeasuredOnlyThere
@@ -40,9 +43,9 @@ def install():
 """
 
 
-def site_packages(environment: Path) -> Path:
+def site_packages(made: Path) -> Path:
     """Return where an environment has what is installed in it."""
-    return next((environment / "lib").glob("python*")) / "site-packages"
+    return next((made / "lib").glob("python*")) / "site-packages"
 
 
 def installation(folder: Path, *lines: str) -> str:
@@ -206,11 +209,28 @@ def test_a_command_builds_each_side_in_an_environment_of_its_own(compiled, compi
 
 
 def test_a_command_that_fails_is_told_with_what_it_said(compiled):
-    # And its environment has a pip of its own, which those that forks make are without.
-    command = "python -c 'import pip; raise SystemExit(pip.__file__)'"
-    process = compiled.start("--torchprof-against=main", f"--torchprof-against-install={command}", by_fork=True)
-    out = process.communicate(timeout=300)[0]
-    assert process.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "base main (" in out
-    assert "/environment/lib/" in "".join(out.split())
-    assert "[install-failed]" in out
+    command = "python -c 'import sys; raise SystemExit(sys.prefix)'"
+    run = compiled.against("main", f"--torchprof-against-install={command}")
+    assert run.status == pytest.ExitCode.USAGE_ERROR
+    assert "base main (" in run.out
+    assert "/environment" in "".join(run.out.split())
+    assert "[install-failed]" in run.out
+
+
+def test_the_environment_of_a_command_has_a_pip_of_its_own(monkeypatch, tmp_path):
+    """That it is asked for: to install it takes Python longer than all else here, and forks do without."""
+    told = []
+
+    def make(words, *_):
+        told.append(words)
+        base = str(tmp_path / "environment")
+        Path(sysconfig.get_path("purelib", vars={"base": base, "platbase": base})).mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(environment, "_run", make)
+    environment.install(tmp_path, "pip install .", tmp_path, {})
+    monkeypatch.setattr(venv, "EnvBuilder", builder := Mock())
+    (_, *is_made), command = told
+    assert is_made[:2] == ["-m", "venv"]
+    venv.main(is_made[2:])
+    assert builder.call_args.kwargs["with_pip"] is True
+    assert command == ["pip", "install", "."]

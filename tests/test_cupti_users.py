@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import fresh
@@ -30,13 +27,9 @@ NAMES = {
 }
 
 
-def test_the_doctor_names_them(tmp_path):
+def test_the_doctor_names_them():
     loaded = "".join(f"sys.modules[{module!r}] = types.ModuleType('it')\n" for module in NAMES)
-    (tmp_path / "sitecustomize.py").write_text(f"import sys, types\n{loaded}")
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", LOOK]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=500, check=False)
-    said = done.stdout.splitlines()
+    said = fresh.run_code(f"import sys, types\n{loaded}{LOOK}").stdout.splitlines()
     for name in NAMES.values():
         assert any(f"{name} is loaded as soon as Python starts" in text for text in said)
 

@@ -237,15 +237,25 @@ def compiled_live(path):
     return found
 
 
-@pytest.fixture(scope="module", params=["compiled", "from the cache"])
-def live(request, tmp_path_factory):
-    """Measure a compiled module that is compiled for it, or once more as it comes from Inductor's cache."""
-    path = tmp_path_factory.mktemp("live") / "recording.json"
+@pytest.fixture(scope="module")
+def live_cache(tmp_path_factory):
+    """Return the recording of a module that was compiled for it, and the cache in which Inductor has left it."""
+    path, cache = (tmp_path_factory.mktemp(name) for name in ("live", "inductor"))
     with pytest.MonkeyPatch.context() as patch:
         # A cache of its own: the other tests may have run before, or in another process.
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
-        assert compiled_live(path) == 0
-        if request.param == "from the cache":
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+        assert compiled_live(path / "recording.json") == 0
+    return path / "recording.json", cache
+
+
+@pytest.fixture(scope="module", params=["compiled", "from the cache"])
+def live(request, live_cache, tmp_path_factory):
+    """Measure a compiled module that is compiled for it, or once more as it comes from Inductor's cache."""
+    path, cache = live_cache
+    if request.param == "from the cache":
+        path = tmp_path_factory.mktemp("live") / "recording.json"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
             assert compiled_live(path) == 1
     return load(path)
 

@@ -48,24 +48,25 @@ try:
 except TorchprofError as error:
     print(error)
 """
-# What has imported torch once asks in a fork for each cause.
+# One run of pytest without the plugin asks in a fork for each cause.
 ASKS_OF_ALL = """
 import os, sys
 import torch
-from pytest_torchprof import capture
-capture.pick_device
-for cause in sys.argv[2:]:
-    code, visible = cause.split("/")
-    os.environ["FAILS_WITH"] = code
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-    if visible != "all":
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    print("cause", cause, flush=True)
-    if os.fork() == 0:
-        exec(sys.argv[1])
-        sys.stdout.flush()
-        os._exit(0)  # What torch does at an end takes longer than all else.
-    assert os.wait()[1] == 0
+
+def test_asks():
+    for cause in CAUSES:
+        code, visible = cause.split("/")
+        os.environ["FAILS_WITH"] = code
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        if visible != "all":
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible
+        print("cause", cause, flush=True)
+        if os.fork() == 0:
+            exec(ASKS, {})
+            sys.stdout.flush()
+            os._exit(0)  # What torch does at an end takes longer than all else.
+        assert os.wait()[1] == 0
+    print("cause none")
 """
 
 
@@ -76,10 +77,10 @@ def library(folder, name, source):
     return str(folder / name)
 
 
-def said(code=ASKS, *words, **environment):
+def said(**environment):
     without = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES")}
     done = subprocess.run(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", ASKS],
         env={**without, "PYTHONPATH": str(REPOSITORY), **environment},
         capture_output=True,
         text=True,
@@ -98,17 +99,6 @@ WHY_NONE = {
     "100/7": NoGpuOfThese((("CUDA_VISIBLE_DEVICES", "7"),)),
 }
 """With which status CUDA fails, which devices are visible, and what is told of it."""
-
-
-@cuda_build
-def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path):
-    none = library(tmp_path, "none.so", NO_DEVICE)
-    _, *told = said(ASKS_OF_ALL, ASKS, *WHY_NONE, LD_PRELOAD=none).split("cause ")
-    texts = dict(text.split("\n", 1) for text in told)
-    assert texts.keys() == WHY_NONE.keys()
-    for cause, why in WHY_NONE.items():
-        assert texts[cause].startswith("device 'cuda' was asked for")
-        assert why.text in texts[cause]
 
 
 @cpu_build
@@ -134,26 +124,40 @@ def test_it():
 
 
 @pytest.fixture(scope="module")
-def where_hidden(tmp_path_factory):
-    """Runs of a test, as it is and where a GPU is required, on a machine whose GPU `CUDA_VISIBLE_DEVICES` hides."""
+def where_none(tmp_path_factory):
+    """Runs of a test, as it is and where a GPU is required, where `CUDA_VISIBLE_DEVICES` hides the GPU; and one for all causes."""
     folder = tmp_path_factory.mktemp("hidden")
     (folder / "test_it.py").write_text(MARKED)
     (folder / "conftest.py").write_text(WITHOUT_COMPILER)
+    (folder / "asks.py").write_text(f"CAUSES = {list(WHY_NONE)}\nASKS = {ASKS!r}\n{ASKS_OF_ALL}")
     none = library(folder, "none.so", NO_DEVICE)
-    runs = [(folder, ["-rs"]), (folder, ["--torchprof-require-gpu"])]
-    return bare.run_pytests(*runs, LD_PRELOAD=none, FAILS_WITH="100", CUDA_VISIBLE_DEVICES="")
+    runs = [["-rs"], ["--torchprof-require-gpu"], ["-s", "-p", "no:torchprof", "asks.py"]]
+    there = [(folder, words) for words in runs]
+    return bare.run_pytests(*there, LD_PRELOAD=none, FAILS_WITH="100", CUDA_VISIBLE_DEVICES="")
 
 
 @cuda_build
-def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(where_hidden):
-    skips, _ = where_hidden
+def test_what_keeps_a_cuda_build_from_its_gpu_is_told(where_none):
+    *_, asked = where_none
+    asked.assert_outcomes(passed=1)
+    _, *told, _ = "\n".join(asked.outlines).split("cause ")
+    texts = dict(text.split("\n", 1) for text in told)
+    assert texts.keys() == WHY_NONE.keys()
+    for cause, why in WHY_NONE.items():
+        assert texts[cause].startswith("device 'cuda' was asked for")
+        assert why.text in texts[cause]
+
+
+@cuda_build
+def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(where_none):
+    skips, *_ = where_none
     skips.assert_outcomes(skipped=1)
     skips.stdout.fnmatch_lines([f"*{LacksGpu(('max_kernels',), HIDDEN)}*"])
 
 
 @cuda_build
-def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(where_hidden):
-    _, refused = where_hidden
+def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(where_none):
+    _, refused, _ = where_none
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines([f"*{HIDDEN.text})*[[]no-gpu]*"])
 
