@@ -20,8 +20,7 @@ from torch.autograd import profiler as autograd_profiler
 
 import pytest_torchprof
 from pytest_torchprof import capture
-from pytest_torchprof.capture import nvml
-from pytest_torchprof.capture.lines import MOST_MARKS
+from pytest_torchprof.capture import lines, nvml
 from pytest_torchprof.capture.profiler_lines import without_profiler_lines
 from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.reasons.capturing import CaptureFailed, ProfilerRuns, ThreadOfProfiler
@@ -201,7 +200,7 @@ def two_lines(x):
 
 
 def a_loop_of_many_lines(x):
-    for _ in range(MOST_MARKS):
+    for _ in range(lines.MOST_MARKS):
         pass
     return torch.cos(x)
 
@@ -261,7 +260,8 @@ def test_what_a_library_does_between_its_modules_is_placed_in_the_one_around(pat
     assert any(place.endswith("TransformerEncoderLayer_0.Linear_0") for place in places(path, "aten::addmm"))
 
 
-def test_after_too_many_lines_no_line_is_told_rather_than_a_wrong_one(path):
+def test_after_too_many_lines_no_line_is_told_rather_than_a_wrong_one(path, monkeypatch):
+    monkeypatch.setattr(lines, "MOST_MARKS", 2_000)
     measure(path, lambda: a_loop_of_many_lines(torch.ones(8)), record=frozenset(["stacks"]), steps=1)
     assert recorded(path)["torchprof"]["lines"] is False
     (place,) = places(path, "aten::cos")
