@@ -14,7 +14,6 @@ import pytest
 import torch
 from builder import TraceBuilder
 from facts import says, why_not, why_refused
-from repository import WITHOUT_COMPILER
 
 from pytest_torchprof import LimitsMissed, TorchprofError, load, measure, profile
 from pytest_torchprof.limits.seen import NumberSeen
@@ -272,8 +271,8 @@ def test_the_recording_is_there_as_long_as_its_profile(tmp_path):
 
 @pytest.mark.any_torch
 def test_a_script_needs_no_session_of_pytest_and_leaves_no_file(tmp_path):
-    script = f"""{WITHOUT_COMPILER}
-import sys
+    script = """
+import sys, torch
 from pytest_torchprof import LimitsMissed, profile
 found = profile(torch.sin, torch.ones(8), device="cpu")
 print(found.trace.path, found.kernels.names, "pytest" in sys.modules)
