@@ -24,8 +24,7 @@ CANNOT = 77  # what test harnesses take for "skipped"
 
 # The second group of the device's UUID: processes that use the devices of two checkouts do not wait for each other.
 CHECKOUT = hashlib.sha256(str(HERE).encode()).hexdigest()[:4]
-# Without what debuggers need (-g), and with few optimizations: it is built once and runs for minutes.
-FLAGS = ["-std=c++17", "-O1", "-fPIC", "-Wall", "-Wno-deprecated-declarations", f"-DCHECKOUT=0x{CHECKOUT}"]
+FLAGS = ["-std=c++17", "-O2", "-g", "-fPIC", "-Wall", "-Wno-deprecated-declarations", f"-DCHECKOUT=0x{CHECKOUT}"]
 STATIC = ["-static-libstdc++", "-static-libgcc"]
 # The ages of NVML, by the folder that FAKEGPU_NVML names: what the source is told.
 NVML = {"": [], "nvml-old": ["-DNVML_OLD"], "nvml-new": ["-DNVML_NEW"]}
