@@ -9,9 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import venv
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, Repository
@@ -217,20 +215,9 @@ def test_a_command_that_fails_is_told_with_what_it_said(compiled):
     assert "[install-failed]" in run.out
 
 
-def test_the_environment_of_a_command_has_a_pip_of_its_own(monkeypatch, tmp_path):
-    """That it is asked for: to install it takes Python longer than all else here, and forks do without."""
-    told = []
-
-    def make(words, *_):
-        told.append(words)
-        base = str(tmp_path / "environment")
-        Path(sysconfig.get_path("purelib", vars={"base": base, "platbase": base})).mkdir(parents=True, exist_ok=True)
-
-    monkeypatch.setattr(environment, "_run", make)
-    environment.install(tmp_path, "pip install .", tmp_path, {})
-    monkeypatch.setattr(venv, "EnvBuilder", builder := Mock())
-    (_, *is_made), command = told
-    assert is_made[:2] == ["-m", "venv"]
-    venv.main(is_made[2:])
-    assert builder.call_args.kwargs["with_pip"] is True
-    assert command == ["pip", "install", "."]
+def test_the_environment_of_a_command_has_a_pip_of_its_own(tmp_path):
+    """Made as users have it: those that forks make are without."""
+    told = tmp_path / "told"
+    command = f"python -c 'import pip, pathlib; pathlib.Path(\"{told}\").write_text(pip.__file__)'"
+    environment.install(tmp_path, command, tmp_path, os.environ)
+    assert Path(told.read_text()).is_relative_to(environment.environment_in(tmp_path))

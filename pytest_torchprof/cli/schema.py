@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from pytest_torchprof.against import bisection_json
 from pytest_torchprof.baseline import form, step_form
 from pytest_torchprof.cli import diff_json, doctor_json
-from pytest_torchprof.cli.schema_of_analysis import AMOUNT, CACHES, FINDING, OF_CACHES, SUMMARY, analysis, ranks
+from pytest_torchprof.cli.schema_of_analysis import AMOUNT, FINDING, SUMMARY, analysis, ranks
 from pytest_torchprof.cli.schema_parts import (
     BOOL,
     TEXT,
@@ -65,7 +65,6 @@ def report() -> Schema:
         "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
         "environment": of_type(Environment, whole=False),
         "limits": listed(of_type(verdicts.VerdictJson)),
-        "compile_caches": nullable(CACHES),
         "findings": listed(FINDING),
         "telling": mapped(FINDING),
         "comparison": nullable(of_type(ComparisonJson)),
@@ -80,9 +79,7 @@ def report() -> Schema:
     version = json_report.SCHEMA
     known = {"schema": {"const": version}, "environment": environment, "results": listed(result), **unused}
     against = {"against": fields({**every("ref sha", TEXT), "dirty": BOOL, "gone": listed(TEXT)})}
-    return root(
-        "pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": {**AMOUNT, **OF_CACHES}}
-    )
+    return root("pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": AMOUNT})
 
 
 def check() -> Schema:

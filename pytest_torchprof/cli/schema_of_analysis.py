@@ -40,20 +40,6 @@ AMOUNT = {"amount": nullable({"type": "number", "minimum": 0})}
 NUMBERS = {number.name: {"$ref": "#/$defs/amount"} for number in TABLE}
 NUMBERS_OF_STEP = {name: NUMBERS[name] for name in OF_STEP}
 SUMMARY = fields({**NUMBERS, "worst": fields(NUMBERS)})
-USES = {"$ref": "#/$defs/cache_uses"}
-CACHES = fields(
-    {
-        "uses": USES,
-        "phase": {"enum": ["cold", "warm", None]},
-        "doubt": nullable(TEXT),
-        "cold": nullable(fields({"time_us": nullable(mapped(WHOLE)), "uses": USES})),
-    }
-)
-OF_CACHES = {
-    "cache_uses": fields(
-        every("dynamo aot_autograd inductor triton", fields(every("hits misses bypasses", nullable(WHOLE))))
-    )
-}
 FINDING = of_type(analysis_json.FindingJson)
 
 
