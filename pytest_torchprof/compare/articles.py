@@ -20,6 +20,11 @@ _ABOUT: Final = """
     `torchprof diff`, on the page of a report, and in JSON, which names the kind of each. In a failure `+` is more, `-`
     is less, and `~` is a kernel in place of another.
     """
+_FUSION_LOST: Final = """
+    *fusion lost* stands behind a change of a kernel that carried several operators, which several kernels carry now.
+    Those are `added`, `changed` or have a higher `count`. `torchprof explain graph-break` and
+    `torchprof explain unfused-pointwise` say what to do.
+    """
 _TITLES: Final = ("for example", "what it means", "what to do")
 
 _ADD: Final = KernelRecord(name="aten::add", family="pointwise", dtype="fp32", op="aten::add")
@@ -45,12 +50,14 @@ _EXAMPLES: Final = (
 
 
 def articles() -> Iterator[Article]:
-    """Yield the article of all changes, then that of each kind."""
+    """Yield the article of all changes, then that of each kind, and that of a lost fusion."""
     rows = {change.kind: _cells(change) for change in _EXAMPLES}
     all_of_them = table(("kind", *_TITLES), [(f"`{kind}`", *cells) for kind, cells in rows.items()])
-    yield Article(CHAPTER, PAGE, ("", *cleandoc(_ABOUT).split("\n"), "", *all_of_them))
+    about, lost = (("", *cleandoc(text).split("\n")) for text in (_ABOUT, _FUSION_LOST))
+    yield Article(CHAPTER, PAGE, (*about, "", *all_of_them, *lost))
     # A terminal prints no title in front of the first cell.
     yield from (Article(kind, PAGE, table(("", *_TITLES), [("", *cells)])) for kind, cells in rows.items())
+    yield Article("fusion-lost", PAGE, lost)
 
 
 def _cells(example: Change) -> tuple[str, str, str]:

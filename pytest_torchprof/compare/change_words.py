@@ -193,8 +193,7 @@ CATALOGUE: Final[Mapping[Kind, KindOfChange]] = {
     ),
     "removed": KindOfChange(
         _come_or_gone_words,
-        "a step no longer launches this kernel, which alone fails no test; *fusion lost*: what it did alone is now "
-        "done by several kernels, which are `added`, `changed` or have a higher `count`",
+        "a step no longer launches this kernel, which alone fails no test",
         "if that is meant, accept it with the command that the summary prints, so that it cannot come back unnoticed",
     ),
     "count": KindOfChange(
