@@ -66,7 +66,9 @@ def _calls_of(operator: Any) -> Callable[[], Iterator[Callable[[], object]]]:
         if dtype is None:
             return
         grad = operator.supports_autograd and dtype in operator.supported_backward_dtypes("cpu")
-        samples = list(operator.sample_inputs("cpu", dtype, requires_grad=grad))
+        torch.manual_seed(0)
+        # Around it torch finds out by the whole stack which test asks, for each operator and each seed: two thirds of the time.
+        samples = list(operator.sample_inputs_func(operator, "cpu", dtype, grad))
         for sample in sorted(samples, key=_elements, reverse=True)[:_SAMPLES]:
             yield lambda sample=sample: _forward_and_backward(operator, sample)
 
