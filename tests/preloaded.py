@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import inspect
 import os
@@ -35,6 +36,8 @@ OTHERS = ("pytest_torchprof.history", "tabulate", "multiprocessing.popen_forkser
 # What forks begin with.
 BEGINNINGS = ("fresh", "forking", "judges")
 
+# What is imported stays, and most of what a fork makes goes with it.
+gc.set_threshold(200_000, 10, 10)
 for name in TORCH:
     importlib.import_module(name)
 quick_runs.ask_once(forever := pytest.MonkeyPatch())
