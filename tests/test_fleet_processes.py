@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import multiprocessing
 import os
 import random
@@ -15,7 +16,6 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, wait
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Thread
 
@@ -175,7 +175,7 @@ def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
 
 def crew_of_pool(jobs, bounds):
     """Return the crew of an engine that the user has made of Python's own pool."""
-    return EngineCrew(Engine(partial(ProcessPoolExecutor, jobs, get_context("spawn")), lambda: None), jobs, bounds)
+    return EngineCrew(Engine(partial(ProcessPoolExecutor, jobs, fresh.forks()), lambda: None), jobs, bounds)
 
 
 def crew_of_loky(jobs, bounds):
@@ -185,6 +185,7 @@ def crew_of_loky(jobs, bounds):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the processes hand over more than a pipe of Linux holds")
+@pytest.mark.usefixtures("forked_judges")
 @pytest.mark.parametrize("crew_of", [LocalCrew, crew_of_pool, crew_of_loky])
 def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced(traces, crew_of):
     """Their answers are larger than what a pipe holds: nobody empties it meanwhile, as on a machine with much to do."""
@@ -252,14 +253,16 @@ def test_kills_at_any_time_change_nothing(traces, tmp_path):
     assert fleet(*words, tmp_path / "undisturbed") == 1
     longest_s = time.monotonic() - began
     chance = random.Random(31)
-    for number in range(4):
+    for driver_too, share in ((False, 0.5), (True, 0), (False, 1), (True, 1)):
         driver = judges.start_driver(*words, tmp_path / "out")
         driver.process.join(chance.uniform(0.1, 0.9) * longest_s)
-        for pid in [driver.process.pid] if number % 2 else children(driver.process.pid):
+        below = children(driver.process.pid)
+        whom = chance.sample(below, math.ceil(share * len(below)))
+        for pid in [driver.process.pid, *whom] if driver_too else whom:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         status = driver.done().returncode
-        if not number % 2:
+        if not driver_too:
             assert status == 1
             assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
             shutil.rmtree(tmp_path / "out")
@@ -381,14 +384,18 @@ def test_ctrl_c_while_a_process_begins_is_the_commands_alone(traces, tmp_path):
 @pytest.mark.usefixtures("forked_judges")
 def test_dask_comes_to_the_same_though_a_worker_is_killed(traces, tmp_path):
     pytest.importorskip("distributed")
-    for number in range(100):
+    for number in range(40):
         own_recording({"one": number % 7 + 1}).write(traces / f"more{number}.json")
     words = [traces, "--limit", "max_kernels=3", "--into"]
     assert fleet(*words, tmp_path / "whole") == 1
-    driver = started(*words, tmp_path / "out", "--engine", "dask", cwd=tmp_path)
+    # Its processes are forks of one that has imported Dask and nothing of ours.
+    forks = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
+    driver = started(*words, tmp_path / "out", "--engine", "dask", cwd=tmp_path, **forks)
     judging = []
     while not judging and driver.poll() is None:
-        judging = [pid for pid in workers_of(driver) if "msgspec" in proc_file(pid, "maps")]
+        time.sleep(0.02)
+        forked = [pid for server in children(driver.pid) for pid in children(server)]
+        judging = [pid for pid in forked if "msgspec" in proc_file(pid, "maps")]
     assert judging
     with contextlib.suppress(ProcessLookupError):
         os.kill(judging[0], signal.SIGKILL)
