@@ -10,6 +10,7 @@ import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import fresh
 import pytest
 import yaml
 from facts import WORSE, came, of_no_use
@@ -712,9 +713,9 @@ def test_a_run_without_the_plugin_ends_where_the_plugin_is_required(pytester, mo
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     pytester.makepyfile(test_it=MARKED)
-    pytester.runpytest_subprocess(*words).assert_outcomes(passed=1)
+    fresh.run_pytest(*words).assert_outcomes(passed=1)
     pytester.makefile(".ini", pytest=REQUIRED)
-    ended = pytester.runpytest_subprocess(*words)
+    ended = fresh.run_pytest(*words)
     assert ended.ret == 4
     ended.stderr.fnmatch_lines(["*Missing required plugins: pytest-torchprof*"])
 
