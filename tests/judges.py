@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import fresh
 
+from pytest_torchprof.cli import main
 from pytest_torchprof.fleet import alone
+from pytest_torchprof.system import spawned_pool
 from pytest_torchprof.system.processes import Ended
 
 if TYPE_CHECKING:
@@ -29,6 +32,28 @@ def run_alone(words: Sequence[str], *, limit_s: float) -> Ended:
     told = words[words.index(alone.__name__) + 1 :]
     done = fresh.Fresh(_alone, *told, environment=os.environ).done(limit_s)
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def start_driver(*words: object, most_bytes: int | None = None) -> fresh.Fresh:
+    """Start the command as a program, whose processes that judge are its children, as those that it spawns are.
+
+    ``most_bytes``: how large a file may become on a disk that is full.
+    """
+    return fresh.Fresh(_drive, most_bytes, *map(str, words), environment=os.environ)
+
+
+def _drive(most_bytes: int | None, *words: str) -> None:
+    if most_bytes is not None:
+        import resource  # Windows has none.
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    spawned_pool.ProcessPoolExecutor = _of_children
+    alone.run = run_alone
+    sys.exit(main(["fleet", "run", *words, "--jobs", "2"]))
+
+
+def _of_children(jobs: int | None, _context: object, begin: Callable[[], None]) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, get_context("fork"), begin)
 
 
 def _alone(*told: str) -> None:

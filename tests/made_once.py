@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make_once(monkeypatch: pytest.MonkeyPatch, folders: Sequence[Path]) -> None:
-    """Read each recording of these folders, to which no test writes, once, and make the articles of messages once."""
+    """Read each recording of these folders, to which no test writes, once; make articles of messages and parsers once."""
     profiles = importlib.import_module("pytest_torchprof.profiles")
     read, read_once = profiles.read, cache(profiles.read)
 
@@ -28,3 +28,5 @@ def make_once(monkeypatch: pytest.MonkeyPatch, folders: Sequence[Path]) -> None:
     articles = explain.of_messages
     monkeypatch.setattr(profiles, "read", read_if_new)
     monkeypatch.setattr(explain, "of_messages", cache(lambda: tuple(articles())))
+    cli = importlib.import_module("pytest_torchprof.cli")
+    monkeypatch.setattr(cli, "parser_of", cache(cli.parser_of))

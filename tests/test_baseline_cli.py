@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 from facts import came
 from msgspec.structs import replace
@@ -59,6 +61,16 @@ def recorded(project: Path, *keys: str, baseline_dir: Path | None = None, module
     file = baseline_path(project / "tests" / module, project, "nvidia-h200-sm90", baseline_dir)
     update(file, dict.fromkeys(keys, entry(ADD)))
     return file
+
+
+@pytest.fixture
+def forked_pytest(monkeypatch):
+    """Let pytest, which collects the tests that are there, run in forks; one test starts it as it is."""
+
+    def run_fork(command):
+        fresh.run_python(*command[1:], folder=Path.cwd(), environment=os.environ)
+
+    monkeypatch.setattr("pytest_torchprof.cli.baseline.run_process", run_fork)
 
 
 @pytest.fixture
@@ -430,6 +442,7 @@ def test_diff_of_two_folders_pairs_their_files(project, capsys):
     assert capsys.readouterr().out.startswith("x/t.cpu.json: t\n")
 
 
+@pytest.mark.usefixtures("forked_pytest")
 def test_prune_lists_tests_that_are_gone_and_removes_them_only_with_yes(project, capsys):
     file = recorded(project, "test_kept[1]", "test_kept[3]", "TestGroup::test_in_class (a)", "test_gone (b)")
     before = file.read_bytes()
@@ -454,6 +467,7 @@ def test_a_deselected_test_is_not_gone(project):
     assert set(read(file).entries) == {"test_slow"}
 
 
+@pytest.mark.usefixtures("forked_pytest")
 @pytest.mark.parametrize("trouble", ["raise ImportError", "import pytest; pytest.skip('no', allow_module_level=True)"])
 def test_nothing_is_gone_where_collecting_failed_or_skipped_the_module(project, capsys, trouble):
     (project / "tests/test_mlp.py").write_text(trouble)
@@ -470,6 +484,7 @@ def test_prune_removes_the_baseline_of_a_test_file_that_is_gone(project, capsys)
     assert not file.exists()
 
 
+@pytest.mark.usefixtures("forked_pytest")
 def test_prune_finds_the_test_file_of_a_mirrored_baseline(project, capsys, monkeypatch):
     kept = project / "kept"
     file = recorded(project, "test_gone", "test_kept[1]", baseline_dir=kept)

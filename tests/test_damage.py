@@ -81,7 +81,7 @@ def run(*words: str) -> tuple[int, str]:
 
 
 RECORDING = own_recording({"gemm": 2, "k": 1}).document()
-often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @often

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import multiprocessing
 import os
 import random
@@ -15,16 +16,18 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, wait
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Thread
 
+import fresh
+import judges
 import pytest
 from builder import TraceBuilder, own_recording
 from facts import says
 from fleets import content, counts, every_kind, fleet, large, records_in, summary_in
 from full_pipes import kill_children_at_full_pipes
 
+from pytest_torchprof.cli import main
 from pytest_torchprof.fleet.alone import judge_alone
 from pytest_torchprof.fleet.bounds import Bounds
 from pytest_torchprof.fleet.crew import LocalCrew
@@ -35,6 +38,7 @@ from pytest_torchprof.fleet.rules import Question
 from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.system import spawned_pool
 
 pytestmark = pytest.mark.any_torch
 
@@ -65,10 +69,9 @@ def test_a_pipe_is_quarantined_whatever_its_name_promises(tmp_path):
     sources = ["pipe.zip", "pipe.jsonl", "pipe.json", "pat*.zip"]
     for name in sources:
         os.mkfifo(tmp_path / name.replace("*", "tern"))
-    driver = started(*(tmp_path / name for name in sources), "--into", tmp_path / "out", cwd=tmp_path)
+    driver = judges.start_driver(*(tmp_path / name for name in sources), "--into", tmp_path / "out")
     # A reader would wait for a writer for ever.
-    driver.communicate(timeout=120)
-    assert driver.returncode == 3
+    assert driver.done(120).returncode == 3
     assert counts(summary_in(tmp_path / "out")) == [4, 0, 0, 4]
 
 
@@ -95,18 +98,19 @@ def test_records_do_not_depend_on_the_process_that_judges(tmp_path, monkeypatch)
 @pytest.mark.usefixtures("forked_judges")
 def test_two_drivers_at_once_do_each_other_no_harm(traces, tmp_path):
     words = [traces, "--limit", "max_kernels=3", "--into"]
-    both = [started(*words, tmp_path / "out", cwd=tmp_path) for _ in range(2)]
+    both = [judges.start_driver(*words, tmp_path / "out") for _ in range(2)]
     for driver in both:
-        shown, errors = driver.communicate()
-        assert driver.returncode == 1, errors
-        assert shown.startswith("8 files listed: 5 judged, 1 not measured, 2 quarantined"), errors
+        done = driver.done()
+        assert done.returncode == 1, done.stderr
+        assert done.stdout.startswith("8 files listed: 5 judged, 1 not measured, 2 quarantined"), done.stderr
     assert fleet(*words, tmp_path / "alone") == 1
     assert content(tmp_path / "out") == content(tmp_path / "alone")
 
 
-def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(traces, tmp_path):
+def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(traces, tmp_path, request):
     large(traces / "large.json.gz")
     assert fleet(traces, "--memory", "128MiB", "--into", tmp_path / "memory") == 3
+    request.getfixturevalue("forked_judges")  # They have more memory than that from their start.
     assert fleet(traces, "--timeout", "0.5s", "--into", tmp_path / "time") == 3
     taken = {name: records_in(tmp_path / name) for name in ("memory", "time")}
     of_large = {name: from_plain(records.pop("large.json.gz")["quarantined"]) for name, records in taken.items()}
@@ -171,7 +175,7 @@ def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
 
 def crew_of_pool(jobs, bounds):
     """Return the crew of an engine that the user has made of Python's own pool."""
-    return EngineCrew(Engine(partial(ProcessPoolExecutor, jobs, get_context("spawn")), lambda: None), jobs, bounds)
+    return EngineCrew(Engine(partial(ProcessPoolExecutor, jobs, fresh.forks()), lambda: None), jobs, bounds)
 
 
 def crew_of_loky(jobs, bounds):
@@ -181,6 +185,7 @@ def crew_of_loky(jobs, bounds):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the processes hand over more than a pipe of Linux holds")
+@pytest.mark.usefixtures("forked_judges")
 @pytest.mark.parametrize("crew_of", [LocalCrew, crew_of_pool, crew_of_loky])
 def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced(traces, crew_of):
     """Their answers are larger than what a pipe holds: nobody empties it meanwhile, as on a machine with much to do."""
@@ -199,8 +204,9 @@ def test_a_process_that_is_killed_while_it_hands_over_what_it_judged_is_replaced
         crew.end()
 
 
+@pytest.mark.usefixtures("forked_judges")
 def test_the_processes_of_a_program_that_calls_the_command_stay(traces, tmp_path):
-    sleeping = get_context("spawn").Process(target=time.sleep, args=(600,))
+    sleeping = fresh.forks().Process(target=time.sleep, args=(600,))
     sleeping.start()
     try:
         assert fleet(traces, "--into", tmp_path / "out") == 3
@@ -243,23 +249,23 @@ def test_kills_at_any_time_change_nothing(traces, tmp_path):
     for number in range(60):
         own_recording({"one": number % 7 + 1}).write(traces / f"more{number}.json")
     words = [traces, "--limit", "max_kernels=3", "--into"]
+    began = time.monotonic()
     assert fleet(*words, tmp_path / "undisturbed") == 1
+    longest_s = time.monotonic() - began
     chance = random.Random(31)
-    for number in range(4):
-        driver = started(*words, tmp_path / "out", cwd=tmp_path)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            driver.wait(chance.uniform(0.3, 2.0))
-        whom = [driver.pid] if number % 2 else children(driver.pid)
-        for pid in whom:
+    for driver_too, share in ((False, 0.5), (True, 0), (False, 1), (True, 1)):
+        driver = judges.start_driver(*words, tmp_path / "out")
+        driver.process.join(chance.uniform(0.1, 0.9) * longest_s)
+        below = children(driver.process.pid)
+        whom = chance.sample(below, math.ceil(share * len(below)))
+        for pid in [driver.process.pid, *whom] if driver_too else whom:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if not number % 2:
-            driver.communicate()
-            assert driver.returncode == 1
+        status = driver.done().returncode
+        if not driver_too:
+            assert status == 1
             assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
             shutil.rmtree(tmp_path / "out")
-        else:
-            driver.communicate()
     assert fleet(*words, tmp_path / "out") == 1
     assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
 
@@ -269,35 +275,38 @@ def test_kills_at_any_time_change_nothing(traces, tmp_path):
 def test_ctrl_c_says_how_far_the_run_came_and_the_same_command_goes_on(traces, tmp_path):
     words = [traces, "--into", tmp_path / "out", "--limit", "max_kernels=3"]
     first = large(traces / "large.json.gz", parts=6)
-    driver = started(*words, cwd=tmp_path)
+    driver = judges.start_driver(*words)
     while not any(opened_by(first)):
-        assert driver.poll() is None, driver.communicate()
-    driver.send_signal(signal.SIGINT)
-    shown, errors = driver.communicate()
-    assert (driver.returncode, shown) == (130, "")
-    assert " of 9 files; what was judged stays" in errors
-    assert "Traceback" not in errors
+        assert driver.process.is_alive(), driver.done()
+    os.kill(driver.process.pid, signal.SIGINT)
+    done = driver.done()
+    assert (done.returncode, done.stdout) == (130, "")
+    assert " of 9 files; what was judged stays" in done.stderr
+    assert "Traceback" not in done.stderr
     assert fleet(*words) == 1
     assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
 
 
 @needs_proc
-def test_memory_bounds_how_many_processes_there_are(tmp_path):
+@pytest.mark.usefixtures("forked_judges")
+def test_memory_bounds_how_many_processes_there_are(tmp_path, monkeypatch):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")
     (tmp_path / "traces").mkdir()
     for number in range(3):
-        large(tmp_path / "traces" / f"{number}.json.gz", parts=1, level=0)
-    most = {}
+        own_recording({"one": number + 1}).write(tmp_path / "traces" / f"{number}.json")
+    most = []
+
+    def noted(jobs, *others):
+        most.append(jobs)
+        return judges.forked(jobs, *others)
+
+    monkeypatch.setattr(spawned_pool, "ProcessPoolExecutor", noted)
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for memory in (whole, 128 << 20):
-        command = [sys.executable, "-c", FLEET, str(tmp_path / "traces"), "--into", str(tmp_path / f"out{memory}")]
-        with subprocess.Popen([*command, f"--memory={memory}"], stdout=subprocess.DEVNULL) as driver:
-            most[memory] = 0
-            while driver.poll() is None:
-                most[memory] = max(most[memory], len(spawned_by(driver)))
-                time.sleep(0.01)
-    assert (most[whole], most[128 << 20] > 1) == (1, True)
+    for parts in (1, 2):
+        words = ["fleet", "run", tmp_path / "traces", "--into", tmp_path / f"out{parts}", f"--memory={whole // parts}"]
+        assert main([*map(str, words)]) == 0
+    assert most == [1, 2]
 
 
 @needs_proc
@@ -347,10 +356,7 @@ def test_a_full_disk_loses_nothing(traces, tmp_path):
     for left in ("summary.json", "records.jsonl"):
         (tmp_path / "out" / left).unlink()
     shutil.rmtree(tmp_path / "out" / "parts")
-    limited = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n{FLEET}"
-    (tmp_path / "limited.py").write_text(limited)
-    command = [sys.executable, str(tmp_path / "limited.py"), *map(str, words), "--jobs", "2"]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    refused = judges.start_driver(*words, most_bytes=2000).done()
     assert refused.returncode == 2
     assert "[report-not-written]" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -378,14 +384,18 @@ def test_ctrl_c_while_a_process_begins_is_the_commands_alone(traces, tmp_path):
 @pytest.mark.usefixtures("forked_judges")
 def test_dask_comes_to_the_same_though_a_worker_is_killed(traces, tmp_path):
     pytest.importorskip("distributed")
-    for number in range(100):
+    for number in range(40):
         own_recording({"one": number % 7 + 1}).write(traces / f"more{number}.json")
     words = [traces, "--limit", "max_kernels=3", "--into"]
     assert fleet(*words, tmp_path / "whole") == 1
-    driver = started(*words, tmp_path / "out", "--engine", "dask", cwd=tmp_path)
+    # Its processes are forks of one that has imported Dask and nothing of ours.
+    forks = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
+    driver = started(*words, tmp_path / "out", "--engine", "dask", cwd=tmp_path, **forks)
     judging = []
     while not judging and driver.poll() is None:
-        judging = [pid for pid in workers_of(driver) if "msgspec" in proc_file(pid, "maps")]
+        time.sleep(0.02)
+        forked = [pid for server in children(driver.pid) for pid in children(server)]
+        judging = [pid for pid in forked if "msgspec" in proc_file(pid, "maps")]
     assert judging
     with contextlib.suppress(ProcessLookupError):
         os.kill(judging[0], signal.SIGKILL)

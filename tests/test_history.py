@@ -8,13 +8,15 @@ import multiprocessing
 import os
 import shlex
 import subprocess
-import sys
 import textwrap
+import time
 import zipfile
 from contextlib import chdir
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import fresh
+import judges
 import msgspec
 import pytest
 import rank_jobs
@@ -297,13 +299,13 @@ def test_processes_that_are_killed_while_they_write_leave_whole_records_alone(tm
         "import sys; from pathlib import Path; from histories import *\n"
         "for at in range(10_000): write(Path(sys.argv[1]), [run_of(at, launched('t', {'k': at}), version=sys.argv[2])])"
     )
-    path = {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}", "PATH": "/usr/bin:/bin"}
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(at)], env=path) for at in range(4)]
+    writers = [fresh.start_code(code, str(tmp_path), str(at)) for at in range(4)]
     while len(list(tmp_path.glob(f"*{SUFFIX}"))) < 40:
-        assert all(writer.poll() is None for writer in writers)
+        assert all(writer.process.is_alive() for writer in writers)
+        time.sleep(0.001)
     for writer in writers:
-        writer.kill()
-        writer.wait()
+        writer.process.kill()
+        writer.done()
     kept = records(tmp_path)
     assert len(kept) >= 40
     for version in "0123":
@@ -765,6 +767,13 @@ def test_where_a_file_is_skipped_or_cannot_be_collected_nobody_knows_all_tests(r
     assert [record.all_tests for record in records("history")] == [None, None]
 
 
+@pytest.fixture
+def forked_readers(monkeypatch):
+    """Let the processes that read a long history be forks: test_history_times reads one by processes as they are."""
+    monkeypatch.setattr("pytest_torchprof.system.spawned_pool.ProcessPoolExecutor", judges.forked)
+
+
+@pytest.mark.usefixtures("forked_readers")
 def test_a_long_history_is_read_to_its_end_where_the_processes_that_read_it_are_ended():
     def until_killed(packed):
         for number, own in enumerate(packed):
@@ -778,6 +787,7 @@ def test_a_long_history_is_read_to_its_end_where_the_processes_that_read_it_are_
     assert [run.uuid for run in read_many(RunReader(), until_killed(packed))] == alone
 
 
+@pytest.mark.usefixtures("forked_readers")
 def test_so_it_is_where_they_are_ended_while_they_hand_over_what_they_have_read():
     """A part is larger than what a pipe holds: nobody empties it meanwhile, as on a machine that has much to do."""
 

@@ -426,9 +426,9 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_series_of_known_truth_have_no_false_step_and_nearly_all_of_twice_the_smallest(time_steps, kind):
     assert set(time_steps.KINDS) == set(KINDS)
-    came = time_steps.watched(time_steps.KINDS[kind], Namespace(series=12, months=2, runs_a_day=2), share=0.5)
+    came = time_steps.watched(time_steps.KINDS[kind], Namespace(series=12, months=1, runs_a_day=2), share=0.5)
     assert came.false_alarms == 0
-    assert came.planted > 3
+    assert came.planted >= 3
     # 95 % of many are found, and of so few all but one.
     assert came.hits >= came.planted - 1
     assert came.named >= 0.85 * came.hits

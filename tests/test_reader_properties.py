@@ -153,7 +153,7 @@ def test_what_is_saved_loads_as_it_was(builder):
         assert list(saved.kernels) == list(profile.kernels)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(traces())
 def test_a_long_file_read_in_pieces_gives_what_it_gives_whole(builder):
     """The second file cannot be cut: its events begin with different keys."""

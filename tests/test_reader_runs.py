@@ -13,8 +13,8 @@ from pytest_torchprof.recording.reader import read
 pytestmark = pytest.mark.any_torch
 
 EPOCH = 1_700_000_000_000_000
-PIECE, LONG = 32 * 1024, 1_250
-"""So many events are read in more than seven pieces of this size, an eighth of what it is otherwise."""
+PIECE, LONG = 16 * 1024, 625
+"""So many events are read in more than seven pieces of this size, a sixteenth of what it is otherwise."""
 
 
 @pytest.fixture(autouse=True)

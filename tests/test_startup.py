@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,20 +37,19 @@ def test_a_run_without_a_torchprof_test_imports_nothing_heavy(tmp_path):
 
 def test_options_are_read_only_where_something_is_asked(tmp_path):
     (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n")
+    (tmp_path / "asking.ini").write_text("[pytest]\ntorchprof_rank_timeout = 5\n")
+    # Each run is a fork of one process, which has imported pytest and nothing of ours.
     code = (
-        "import pytest, sys\n"
-        "assert pytest.main({options} + ['-q', '-p', 'no:hypothesispytest', {folder!r}]) == 0\n"
-        "sys.exit('pytest_torchprof.testing.options' in sys.modules)"
+        "import os, pytest, sys\n"
+        "for asked in ([], ['--torchprof-steps=2'], ['-c', 'asking.ini']):\n"
+        "    if (fork := os.fork()) == 0:\n"
+        f"        status = pytest.main([*asked, '-q', '-p', 'no:hypothesispytest', {str(tmp_path)!r}])\n"
+        "        print('reads:', int(status), 'pytest_torchprof.testing.options' in sys.modules, flush=True)\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(fork, 0)"
     )
-
-    def reads_options(*options):
-        script = code.format(options=list(options), folder=str(tmp_path))
-        return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, cwd=tmp_path).returncode
-
-    assert reads_options() == 0
-    assert reads_options("--torchprof-steps=2") == 1
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntorchprof_rank_timeout = 5\n")
-    assert reads_options() == 1
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert re.findall(r"^reads: (.*)$", done.stdout, re.MULTILINE) == ["0 False", "0 True", "0 True"]
 
 
 def test_pytest_rewrites_no_module_that_a_run_imports_for_its_options(tmp_path):

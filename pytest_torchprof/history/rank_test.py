@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def one_sided(lower: Sequence[float], higher: Sequence[float]) -> float:
     Equal values speak against a difference, so that ties make the answer larger, never smaller.
     """
     ordered = sorted(lower)
-    return _tail(len(lower), len(higher))[sum(bisect_left(ordered, value) for value in higher)]
+    return _tail(len(lower), len(higher))[sum(map(bisect_left, repeat(ordered), higher))]
 
 
 def least_share(before: int, after: int, probability: float) -> float | None:

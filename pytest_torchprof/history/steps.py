@@ -120,11 +120,12 @@ def one_per_process(values: Iterable[float], processes: Iterable[object]) -> lis
 def steps_of(values: Sequence[float]) -> Steps:
     """Return the steps in values, logarithms in the order of the commits, one for each process."""
     chosen: list[Step] = []
+    undrifted = _Undrifted(*([value + sign * _DRIFT * at for at, value in enumerate(values)] for sign in (-1, 1)))
     pending = [(0, len(values), 1)]
     while pending:
         begin, end, level = pending.pop()
         # Each level of pieces has at most as many tests as the series itself.
-        step = _clearest(values, begin, end, level * tests_of(len(values)))
+        step = _clearest(values, undrifted, begin, end, level * tests_of(len(values)))
         if step is not None:
             chosen.append(step)
             pending += [(begin, step.at, level + 1), (step.at, end, level + 1)]
@@ -164,24 +165,32 @@ class _Tested(NamedTuple):
     after: int
 
 
-def _clearest(values: Sequence[float], begin: int, end: int, tests: int) -> Step | None:
+class _Undrifted(NamedTuple):
+    """The values of a series without as much drift as is no step, in either direction."""
+
+    upwards: Sequence[float]
+    downwards: Sequence[float]
+
+
+def _clearest(values: Sequence[float], undrifted: _Undrifted, begin: int, end: int, tests: int) -> Step | None:
     """Return the step of a piece that chance explains least; None if chance may explain all."""
     worth = {
         (at, min(before, at - begin), min(after, end - at)) for at, before, after in _worth_testing(values, begin, end)
     }
-    tested = [_Tested(tests * _chance(values, *window), *window) for window in worth]
+    tested = [_Tested(tests * _chance(undrifted, *window), *window) for window in worth]
     if not tested or (best := min(tested)).chance > LARGEST_CHANCE:
         return None
     return _located(values, best)
 
 
-def _chance(values: Sequence[float], at: int, before: int, after: int) -> float:
+def _chance(undrifted: _Undrifted, at: int, before: int, after: int) -> float:
     """Return how often chance, and as much drift as is no step, would set the windows beside a place so far apart."""
-    own = values[at - before : at + after]
-    drifted = [value - _DRIFT * (number - before + 0.5) for number, value in enumerate(own)]
-    risen = one_sided(drifted[:before], drifted[before:])
-    drifted = [value + _DRIFT * (number - before + 0.5) for number, value in enumerate(own)]
-    return min(1.0, 2 * min(risen, one_sided(drifted[before:], drifted[:before])))
+    upwards, downwards = undrifted
+    chance = one_sided(upwards[at - before : at], upwards[at : at + after])
+    # No pair speaks for both directions: where half of them or more speak for one, fewer do for the other.
+    if chance > 0.5:
+        chance = one_sided(downwards[at : at + after], downwards[at - before : at])
+    return min(1.0, 2 * chance)
 
 
 def _worth_testing(values: Sequence[float], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
