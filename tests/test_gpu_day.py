@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
+import fresh
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -389,6 +390,8 @@ def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stand
     import processes
 
     monkeypatch.setattr(processes, "_TO_SAY_GOODBYE_S", 1)
+    # A process has one server of forks: where the day started it, all forks of later tests would have to import torch.
+    fresh.forks()
 
     def ended(fork):
         folder = tmp_path / ("a fork" if fork else "a new process")
