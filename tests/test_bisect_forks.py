@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-import quick_runs
-from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, Repository, environment
+from repository import PACKAGE, SLOWER, TESTS, WITHOUT_COMPILER, WITHOUT_HYPOTHESIS, Repository, environment
 
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.against.start import SideStart
@@ -76,8 +75,6 @@ os.environ["OMP_NUM_THREADS"] = "1"
 if os.getppid() != STARTER:
     import torch
 """
-# pytest's own plugins would be imported in each process, and Hypothesis with them.
-FEW_PLUGINS = ("-p", "no:hypothesispytest", *quick_runs.without_unasked(TELLING))
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +112,8 @@ def launch_in(folder: Path, value: str, prepare: str = "", source: str = TELLING
         starter=os.getpid(),
     )
     path = os.pathsep.join([str(tree), environment()["PYTHONPATH"]])
-    told = environment(PYTHONPATH=path, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
-    words = ("test_it.py", "-q", "-p", "no:cacheprovider", *FEW_PLUGINS, "--torchprof-against=HEAD")
+    told = environment(PYTHONPATH=path, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1", **WITHOUT_HYPOTHESIS)
+    words = ("test_it.py", "-q", "-p", "no:cacheprovider", "--torchprof-against=HEAD")
     return SideStart(arguments=words, folder=str(tree), environment={**told, **side.announce(folder / "base.json")})
 
 
@@ -223,7 +220,6 @@ def test_a_search_starts_one_process_and_proves_which_code_ran(tmp_path):
     made.write({"waves.py": PACKAGE + "# differs\n"})
     told = {"NOTED": str(tmp_path / "noted"), "ELSEWHERE": str(made.path / "waves.py")}
     words = ("bisect", "--limit", "max_kernels=1", "test_waves.py", "--good", good)
-    told["PYTEST_ADDOPTS"] = " ".join(FEW_PLUGINS)
     run = made.torchprof(*words, by_fork=False, **told)
     assert run.status == 3
     assert "the file waves.py was read from" in run.out
