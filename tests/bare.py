@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[1]
+WITHOUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+"""Plugins that nothing here uses; Hypothesis would be imported for the last one by each run."""
 FORKS = """
 import json, os, sys
 import pytest, torch
@@ -41,7 +43,7 @@ print(json.dumps(statuses))
 
 def run_pytests(*runs: tuple[Path, Sequence[str]], **environment: str) -> list[pytest.RunResult]:
     """Run pytest in each of these folders with these words."""
-    told = json.dumps([(str(folder), ["-p", "no:cacheprovider", *words]) for folder, words in runs])
+    told = json.dumps([(str(folder), [*WITHOUT, *words]) for folder, words in runs])
     own = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     done = subprocess.run([sys.executable, "-c", FORKS, told], env=own, stdout=subprocess.PIPE, text=True, check=True)
     return [

@@ -317,7 +317,7 @@ def a_module_that_breaks_in_a_sequential_twice():
 @case(breaks="missed", at=("step",), trace_alone="missed")
 def a_compiled_optimizer():
     model = Block()
-    step = compiled(torch.optim.Adam(model.parameters()).step)
+    step = compiled(torch.optim.SGD(model.parameters()).step)
 
     def run():
         model(X).sum().backward()
@@ -588,8 +588,9 @@ def _facts(line: Evidence) -> dict[str, object]:
     return {**plain, "why": why["cause"]} if isinstance(why := plain.get("why"), dict) else plain
 
 
-def _measure_all(names: list[str]) -> dict[str, object]:
-    return {name: measure(name) for name in names}
+def _measure_all(names: list[str]) -> tuple[dict[str, object], list[str]]:
+    """Return the outcomes, and what has been imported by then."""
+    return {name: measure(name) for name in names}, list(sys.modules)
 
 
 def _forked(task: Callable[[], object]) -> Any:
@@ -607,25 +608,20 @@ def _forked(task: Callable[[], object]) -> Any:
     return json.loads(text)
 
 
-def _imported_by_a_measurement() -> list[str]:
-    measure("a_clean_function")
-    return list(sys.modules)
-
-
 def main(names: list[str]) -> None:
     """Print the outcomes by mode ("alone", "seed 1"...) and case."""
-    # What each process would import by itself, which takes longer than most cases.
-    for module in _forked(_imported_by_a_measurement):
-        with suppress(ImportError):
-            importlib.import_module(module)
-    # And what each would find out anew: in which file each module lies, and on which lines the functions of this one are.
-    inspect.getmodule(main.__code__)
+    # What each process would find out anew: on which lines the functions of this file are, and in which file each module lies.
     funcname_cache.get_funcname(__file__, 1)
-    names = names or list(CASES)
-    outcomes = {"alone": {name: _forked(partial(measure, name)) for name in names}}
+    names, outcomes = names or list(CASES), {}
     for seed in SEEDS:
         order = random.Random(seed).sample(names, len(names))
-        outcomes[f"seed {seed}"] = _forked(partial(_measure_all, order))
+        outcomes[f"seed {seed}"], imported = _forked(partial(_measure_all, order))
+    # What each case alone would import by itself takes longer than most of them.
+    for module in imported:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    inspect.getmodule(main.__code__)
+    outcomes["alone"] = {name: _forked(partial(measure, name)) for name in names}
     json.dump(outcomes, sys.stdout)
 
 

@@ -57,6 +57,8 @@ def pytest_collection():
     torch._lazy_modules.discard("_inductor")
 """
 """A conftest.py for tests that compile nothing, where processes are not forks."""
+WITHOUT_HYPOTHESIS = {"PYTEST_ADDOPTS": "-p no:hypothesispytest"}
+"""For processes that are not forks: its plugin imports it at the end of each run, which takes as long as the rest of pytest."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -109,7 +111,7 @@ class Repository:
         return start(
             [python, *program, *words],
             cwd=cwd or self.path,
-            env=environment(**more),
+            env=environment(**({} if by_fork else WITHOUT_HYPOTHESIS) | more),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

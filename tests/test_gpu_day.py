@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
+import fresh
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -374,8 +375,18 @@ def test_wheels_are_installed_for_all_steps_and_leave_this_python_as_it_is(tmp_p
     assert "99" not in {one.version for one in distributions(name="pytest-torchprof")}
 
 
-def test_wheels_that_cannot_be_installed_are_told_and_the_rest_is_done(tmp_path):
+REFUSES_A_FILE = """
+import sys
+if sys.argv[-1].endswith(".whl"):
+    sys.exit(f"invalid: {sys.argv[-1]}")
+"""
+
+
+def test_wheels_that_cannot_be_installed_are_told_and_the_rest_is_done(tmp_path, monkeypatch):
+    """By another pip, which takes no time; the real one installs in the test before."""
     wheels, out = tmp_path / "wheels", tmp_path / "out"
+    (tmp_path / "pip.py").write_text(REFUSES_A_FILE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     wheels.mkdir()
     (wheels / "nvidia_cuda_cupti-1-py3-none-any.whl").write_bytes(b"")
     day("--out", out, "--wheels", wheels, "machine")
@@ -389,6 +400,8 @@ def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stand
     import processes
 
     monkeypatch.setattr(processes, "_TO_SAY_GOODBYE_S", 1)
+    # A process has one server of forks: where the day started it, all forks of later tests would have to import torch.
+    fresh.forks()
 
     def ended(fork):
         folder = tmp_path / ("a fork" if fork else "a new process")

@@ -52,7 +52,7 @@ def test_the_trace_that_a_user_asks_for_is_written(pytester, monkeypatch):
     monkeypatch.setenv("TORCH_TRACE", str(pytester.path / "trace"))
     # torch reads this when it is imported.
     pytester.makepyfile(test_it="import pytest, torch\nx = torch.ones(8)\n" + COMPILES + FAILING)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.no_fnmatch_line("*torch.__trace*")
     (written,) = (pytester.path / "trace").glob("*.log")
