@@ -212,9 +212,7 @@ def test_a_finding_goes_when_its_evidence_goes(recording, findings, tmp_path):
     events = msgspec.json.decode(b"[" + b",".join(written) + b"]", type=list[Event])
     for finding in looked_at:
         gone = EVIDENCE[finding.code](finding)
-        kept = [
-            text for text, event in zip(written, events, strict=True) if not (event.ph == "X" and gone(event))
-        ]
+        kept = [text for text, event in zip(written, events, strict=True) if not (event.ph == "X" and gone(event))]
         assert len(kept) < len(events)
         cut = tmp_path / "cut.json"
         cut.write_bytes(msgspec.json.encode(kept if header is None else {**header, "traceEvents": kept}))

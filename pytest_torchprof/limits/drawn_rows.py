@@ -145,9 +145,7 @@ def _ops(row: WorkRow) -> str:
     return ", ".join(row.launched_by(row.name)[:_MOST_OPS])
 
 
-def detail_blocks(
-    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None
-) -> Details:
+def detail_blocks(evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None) -> Details:
     """Return what stands below a limit; columns are as wide as the first ``shown`` rows need, by default all."""
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     # Names lose no room to rows that nobody sees.
