@@ -44,7 +44,7 @@ class Row(Struct, frozen=True, kw_only=True):
     """Whether where its work comes from has no room on the same line."""
 
 
-class Details(Struct, frozen=True, kw_only=True):
+class BelowLimit(Struct, frozen=True, kw_only=True):
     """What stands below a limit."""
 
     blocks: list[tuple[bool, list[str]]]
@@ -145,24 +145,24 @@ def _ops(row: WorkRow) -> str:
     return ", ".join(row.launched_by(row.name)[:_MOST_OPS])
 
 
-def detail_blocks(evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None) -> Details:
-    """Return what stands below a limit; columns are as wide as the first ``shown`` rows need, by default all."""
+def detail_blocks(evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None) -> BelowLimit:
+    """Return the lines below a limit; columns are as wide as the first ``shown`` rows need, by default all."""
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     # Names lose no room to rows that nobody sees.
     drawn = _drawn(rows[:shown], screen) | (_drawn(rows[shown:], screen) if shown is not None else {})
     with_places = [row for row in rows if drawn[row].has_places_below]
     apart = bool(with_places) and not screen.everything
-    # Of so many rows the places would be drawn in vain.
+    # Of so many rows no place has room below its own.
     if not apart or len(rows) <= MOST_WITH_PLACES:
         blocks = _blocks(evidence, drawn, set(with_places), caps, screen)
         if not apart or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
-            return Details(blocks=blocks)
+            return BelowLimit(blocks=blocks)
     blocks = [(is_row, lines[:1] if is_row else lines) for is_row, lines in _blocks(evidence, drawn, (), caps, screen)]
     places = [
         screen.broken_places(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
         for row in with_places[: caps.places]
     ]
-    return Details(blocks=blocks, places=places, with_places=len(with_places))
+    return BelowLimit(blocks=blocks, places=places, with_places=len(with_places))
 
 
 def _blocks(
