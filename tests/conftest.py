@@ -178,9 +178,9 @@ def forked_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_torchprof.fleet.alone.run", judges.run_alone)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
-    """Chromium, for the tests of a module."""
+    """Chromium, which takes longer to start than most pages take to be looked at."""
     from browser import Browser
 
     with Browser() as window:

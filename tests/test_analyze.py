@@ -213,7 +213,7 @@ def test_of_many_steps_the_first_ones_are_shown(analyze, tmp_path):
 
 @pytest.fixture
 def found_once(monkeypatch):
-    """Keep rows and findings of a recording, which are the same however wide and long the text is that shows them."""
+    """Keep rows, times and findings of a recording, which are the same however wide and long the text is that shows them."""
     made = {}
 
     def keep(holder, name, key_of):
@@ -228,6 +228,8 @@ def found_once(monkeypatch):
         monkeypatch.setattr(holder, name, kept)
 
     keep(tables, "rows_by", lambda way, _, steps: (way, *map(id, steps)))
+    keep(analysis_text, "_kernel_times_ns", lambda _, steps: tuple(map(id, steps)))
+    keep(analysis_text, "_kernels_of_no_step", lambda analysis: (id(analysis),))
     keep(analysis_text, "find", lambda analysis, _: (id(analysis),))
     keep(analysis_text, "standing_out", lambda analysis, _: (id(analysis),))
 

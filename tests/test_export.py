@@ -11,6 +11,7 @@ import threading
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import msgspec
 import pytest
 from builder import TraceBuilder
 from conftest import SHARED_TRACES
@@ -28,7 +29,7 @@ PORT = 9001
 
 def events_in(path: Path) -> list[dict]:
     text = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
-    document = json.loads(text)
+    document = msgspec.json.decode(text)
     return document if isinstance(document, list) else document["traceEvents"]
 
 
@@ -68,7 +69,7 @@ def drops(events: list[dict]) -> list[dict]:
 
 
 def told(events: list[dict]) -> Counter:
-    return Counter(json.dumps({**event, "tid": None}, sort_keys=True) for event in events)
+    return Counter(msgspec.json.encode({**event, "tid": None}) for event in events)
 
 
 @pytest.mark.parametrize("pid", [{"a": 1}, [1], True, None], ids=json.dumps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 
 import msgspec
 import pytest
@@ -75,16 +76,36 @@ RUNTIME = {"cuda_runtime", "cuda_driver", "runtime"}
 OPERATORS = {"cpu_op", "operator"}
 
 
+class Arguments(msgspec.Struct):
+    """What is asked of an event's arguments."""
+
+    blocks_per_sm: float = msgspec.field(name="blocks per SM", default=1)
+
+
+class Event(msgspec.Struct):
+    """What is asked of an event."""
+
+    name: str = ""
+    ph: str = ""
+    cat: str = ""
+    dur: float = 0
+    args: Arguments = msgspec.field(default_factory=Arguments)
+    category: str = ""
+
+    def __post_init__(self):
+        self.category = sys.intern(self.cat.lower())
+
+
 def calls(*words):
-    return lambda _: lambda event: category(event) in RUNTIME and any(word in event["name"] for word in words)
+    return lambda _: lambda event: event.category in RUNTIME and any(word in event.name for word in words)
 
 
 def operators(*words):
-    return lambda _: lambda event: category(event) in OPERATORS and any(word in event["name"] for word in words)
+    return lambda _: lambda event: event.category in OPERATORS and any(word in event.name for word in words)
 
 
 def kernels(*families):
-    return lambda _: lambda event: category(event) == "kernel" and decode(event["name"]).family in families
+    return lambda _: lambda event: event.category == "kernel" and decode(event.name).family in families
 
 
 def named(key):
@@ -92,7 +113,7 @@ def named(key):
 
     def of(finding):
         names = finding.evidence[key]
-        return lambda event: category(event) in OPERATORS and event["name"] in names
+        return lambda event: event.category in OPERATORS and event.name in names
 
     return of
 
@@ -100,8 +121,8 @@ def named(key):
 def launched_there(finding):
     """Return what removes the kernels of that name, or those that take the time of an operator."""
     if kernels_named := finding.evidence["kernels"]:
-        return lambda event: event["name"] in kernels_named
-    return lambda event: category(event) == "kernel" and decode(event["name"]).family in {"gemm", "conv", "other", None}
+        return lambda event: event.name in kernels_named
+    return lambda event: event.category == "kernel" and decode(event.name).family in {"gemm", "conv", "other", None}
 
 
 def subject(finding):
@@ -110,40 +131,36 @@ def subject(finding):
     return finding.code, *(finding.evidence.get(key) for key in about)
 
 
-def category(event):
-    return event.get("cat", "").lower()
-
-
 EVIDENCE = {
     "lost-kernels": calls("LaunchKernel"),
     "in-flight-kernels": lambda _: (
-        lambda event: category(event) in {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
+        lambda event: event.category in {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
     ),
-    "no-gpu-work": lambda finding: lambda event: event["name"] in finding.evidence["steps"],
-    "profiler-gap": lambda _: lambda event: event["name"] in {"Activity Buffer Request", "Buffer Flush"},
+    "no-gpu-work": lambda finding: lambda event: event.name in finding.evidence["steps"],
+    "profiler-gap": lambda _: lambda event: event.name in {"Activity Buffer Request", "Buffer Flush"},
     "overhead-bound": calls(""),
     "launch-gaps": calls(""),
     "queued-work-waits": calls(""),
     "graph-recaptured": calls("Capture"),
-    "unasked-fp64": lambda _: lambda event: category(event) == "kernel" and "double" in event["name"],
-    "launch-delay": lambda _: lambda event: "Launch" in event["name"] and event["dur"] > 1000,
-    "compute-bound": lambda _: lambda event: category(event) == "kernel",
+    "unasked-fp64": lambda _: lambda event: event.category == "kernel" and "double" in event.name,
+    "launch-delay": lambda _: lambda event: "Launch" in event.name and event.dur > 1000,
+    "compute-bound": lambda _: lambda event: event.category == "kernel",
     "sync-over-little-work": calls("Synchronize", "MemcpyWithStream"),
     "implicit-sync": lambda _: (
-        lambda event: calls("Synchronize", "MemcpyWithStream")(None)(event) or "Pageable" in event["name"]
+        lambda event: calls("Synchronize", "MemcpyWithStream")(None)(event) or "Pageable" in event.name
     ),
     "exposed-communication": kernels("communication"),
     "hotspot": launched_there,
-    "many-small-calls": lambda _: lambda event: category(event) == "kernel" and event["dur"] < 20,
+    "many-small-calls": lambda _: lambda event: event.category == "kernel" and event.dur < 20,
     "costly-children": named("ops"),
     "cold-start": lambda finding: (
         lambda event: (
-            category(event) == "overhead"
+            event.category == "overhead"
             or calls("Launch", "Malloc", "Free", "Capture", "Instantiate", "ModuleLoad")(None)(event)
-            or f"first {event['name']}" in finding.setup
+            or f"first {event.name}" in finding.setup
         )
     ),
-    "cpu-held-up": lambda _: lambda event: category(event) in RUNTIME | OPERATORS and event["dur"] >= 1000,
+    "cpu-held-up": lambda _: lambda event: event.category in RUNTIME | OPERATORS and event.dur >= 1000,
     "kernel-time-varies": kernels("gemm"),
     "fp32-gemm": kernels("gemm", "conv"),
     "tf32-gemm": kernels("gemm", "conv"),
@@ -154,11 +171,11 @@ EVIDENCE = {
     "hidden-copy": operators("aten::addmm"),
     "unfused-pointwise": kernels("pointwise"),
     "unfused-rotary": operators("aten::neg"),
-    "unfused-norm": lambda _: lambda event: category(event) == "kernel" and "MeanOps" in event["name"],
-    "unfused-attention": lambda _: lambda event: category(event) == "kernel" and "softmax" in event["name"].lower(),
-    "layout-conversion": lambda _: lambda event: category(event) == "kernel" and "transpose" in event["name"],
-    "single-tensor-optimizer": lambda _: lambda event: event["name"].startswith("Optimizer.step"),
-    "small-grid": lambda _: lambda event: event.get("args", {}).get("blocks per SM", 1) < 1,
+    "unfused-norm": lambda _: lambda event: event.category == "kernel" and "MeanOps" in event.name,
+    "unfused-attention": lambda _: lambda event: event.category == "kernel" and "softmax" in event.name.lower(),
+    "layout-conversion": lambda _: lambda event: event.category == "kernel" and "transpose" in event.name,
+    "single-tensor-optimizer": lambda _: lambda event: event.name.startswith("Optimizer.step"),
+    "small-grid": lambda _: lambda event: event.args.blocks_per_sm < 1,
     "cudagraph-input-copy": operators("copy_"),
 }
 # What is missing does not come by taking something else away.
@@ -166,12 +183,12 @@ ABSENT = {"no-gpu-work": {"cpu_only_steps"}, "nothing-recorded": set(FINDINGS)}
 
 
 def is_among_the_smallest(code, recording):
-    """Whether a finding is looked at in this recording without its evidence: of those that have it, in the three smallest.
+    """Whether a finding is looked at in this recording without its evidence: of those that have it, in the two smallest.
 
     In a large one it rests on the same events, and each time all of it is written and read again.
     """
     having = [name for name, codes in FINDINGS.items() if code in codes and not is_in_shorter_ones(code, name)]
-    return recording in sorted(having, key=lambda name: recording_of(name).stat().st_size)[:3]
+    return recording in sorted(having, key=lambda name: recording_of(name).stat().st_size)[:2]
 
 
 def parts_of(text):
@@ -192,12 +209,10 @@ def test_a_finding_goes_when_its_evidence_goes(recording, findings, tmp_path):
         pytest.skip("smaller recordings have all that is found in it")
     path = recording_of(recording)
     header, written = parts_of(gzip.decompress(path.read_bytes()))
-    events = msgspec.json.decode(b"[" + b",".join(written) + b"]")
+    events = msgspec.json.decode(b"[" + b",".join(written) + b"]", type=list[Event])
     for finding in looked_at:
         gone = EVIDENCE[finding.code](finding)
-        kept = [
-            text for text, event in zip(written, events, strict=True) if not (event.get("ph") == "X" and gone(event))
-        ]
+        kept = [text for text, event in zip(written, events, strict=True) if not (event.ph == "X" and gone(event))]
         assert len(kept) < len(events)
         cut = tmp_path / "cut.json"
         cut.write_bytes(msgspec.json.encode(kept if header is None else {**header, "traceEvents": kept}))

@@ -19,6 +19,7 @@ from browser import CHROMIUM, Browser
 from builder import TraceBuilder
 from colours import BLINDNESS, ciede2000, distance
 from conftest import SHARED_TRACES
+from facts import LEFT_OUT
 from finding_numbers import OWN_NUMBER, WITHOUT_EVENTS
 from findings_on_recordings import LIKE_ANOTHER
 from pages import Page, result, write
@@ -42,8 +43,11 @@ pytestmark = pytest.mark.any_torch
 RECORDINGS = Path(__file__).parent / "recordings"
 # Some of the CPU and some of a GPU.
 OWN = [path for folder in (RECORDINGS, RECORDINGS / "h200") for path in sorted(folder.glob("*.json.gz"))[:4]]
-EAGER = "a100_sam_eager_large.json.gz"
-SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if path.name != f"{LIKE_ANOTHER}.json.gz"]
+EXPERTS = "a100_moe_no_steps.json.gz"
+# Slices of large recordings are counted in tests/test_page_timeline.py.
+SHARED = [
+    path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith((LIKE_ANOTHER, *LEFT_OUT))
+]
 FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
@@ -245,8 +249,8 @@ def test_each_finding_marks_as_many_events_as_it_says(profiles, drawings, shown)
     (reduced,) = [at for at, one in enumerate(drawings[ON_CPU][0], 1) if one.code == "exposed-communication"]
     assert [shown[ON_CPU][reduced][1][fact] for fact in ("marked", "ns")] == [4, 4 * 300_000]
     if SHARED:
-        (sync,) = [at for at, one in enumerate(drawings[EAGER][0], 1) if one.code == "implicit-sync"]
-        assert shown[EAGER][sync][1]["marked"] == 7023
+        (sync,) = [at for at, one in enumerate(drawings[EXPERTS][0], 1) if one.code == "implicit-sync"]
+        assert shown[EXPERTS][sync][1]["marked"] == 20
 
 
 class BruteForce:

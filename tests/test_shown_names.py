@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from facts import says, why_refused
+from conftest import SHARED_TRACES
+from facts import LEFT_OUT, says, why_refused
 from test_patterns import AMPERE, FLASH, NVJET, POINTWISE, SOFTMAX, SPLIT_K, kernel
 
 from pytest_torchprof import Kernels, UnknownLimit, load
@@ -18,7 +19,8 @@ from pytest_torchprof.reasons.wrong_patterns import NotSpelledSo, OfOtherLimit, 
 pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
-SHARED = sorted((Path(__file__).parents[2] / "shared" / "traces").glob("*.json.gz"))
+# What kernels of the largest are called is asked in tests/test_names.py.
+SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LEFT_OUT)]
 LONG = "my_kernel_that_reads" + "_and_reads_again" * 5 + "_and_writes"
 GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}>(int)"
 

@@ -15,7 +15,7 @@ from pytest_torchprof.text.tables import lined_up
 from pytest_torchprof.text.units import show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.screen import Caps, Screen
@@ -40,11 +40,22 @@ class Row(Struct, frozen=True, kw_only=True):
     line: str
     whole: tuple[str, ...] = ()
     """The lines below it with its whole names, where all is asked for."""
-    places: tuple[str, ...] = ()
-    """The lines below it that say where its work comes from; empty if that is shown on the same line."""
+    has_places_below: bool = False
+    """Whether where its work comes from has no room on the same line."""
 
 
-def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow, Row]:
+class BelowLimit(Struct, frozen=True, kw_only=True):
+    """What stands below a limit."""
+
+    blocks: list[tuple[bool, list[str]]]
+    """The lines of each row and note, and whether they belong to a row."""
+    places: list[list[str]] = []
+    """Where the first rows come from, of those that are too many to have it below each; there is room for no others."""
+    with_places: int = 0
+    """How many such rows there are."""
+
+
+def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
     """Return the rows in aligned columns, each with its place on the same line if all of them fit."""
     columns = [
         [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
@@ -92,7 +103,7 @@ def _drawn(rows: Sequence[WorkRow], caps: Caps, screen: Screen) -> dict[WorkRow,
                 for row, name, line, whole in zip(rows, names, longer, wholes, strict=True)
             }
     return {
-        row: Row(name=name, line=line, whole=whole, places=tuple(_places_below(row, caps, screen)))
+        row: Row(name=name, line=line, whole=whole, has_places_below=bool(row.places))
         for row, name, line, whole in zip(rows, names, lines, wholes, strict=True)
     }
 
@@ -134,32 +145,42 @@ def _ops(row: WorkRow) -> str:
     return ", ".join(row.launched_by(row.name)[:_MOST_OPS])
 
 
-def detail_blocks(
-    evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None
-) -> tuple[list[tuple[bool, list[str]]], list[list[str]]]:
-    """Return the lines of each row and note, and the places of rows that are too many to have them below each.
-
-    Each group of lines has a flag that says whether it belongs to a row. Columns are as wide as the first ``shown``
-    rows need, by default all.
-    """
+def detail_blocks(evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, shown: int | None = None) -> BelowLimit:
+    """Return the lines below a limit; columns are as wide as the first ``shown`` rows need, by default all."""
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     # Names lose no room to rows that nobody sees.
-    drawn = _drawn(rows[:shown], caps, screen) | (_drawn(rows[shown:], caps, screen) if shown is not None else {})
+    drawn = _drawn(rows[:shown], screen) | (_drawn(rows[shown:], screen) if shown is not None else {})
+    with_places = [row for row in rows if drawn[row].has_places_below]
+    apart = bool(with_places) and not screen.everything
+    # Of so many rows no place has room below its own.
+    if not apart or len(rows) <= MOST_WITH_PLACES:
+        blocks = _blocks(evidence, drawn, set(with_places), caps, screen)
+        if not apart or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
+            return BelowLimit(blocks=blocks)
+    blocks = [(is_row, lines[:1] if is_row else lines) for is_row, lines in _blocks(evidence, drawn, (), caps, screen)]
+    places = [
+        screen.broken_places(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
+        for row in with_places[: caps.places]
+    ]
+    return BelowLimit(blocks=blocks, places=places, with_places=len(with_places))
+
+
+def _blocks(
+    evidence: Sequence[AnyEvidence],
+    drawn: Mapping[WorkRow, Row],
+    with_places: Container[WorkRow],
+    caps: Caps,
+    screen: Screen,
+) -> list[tuple[bool, list[str]]]:
+    """Return the lines of each row and note; those of ``with_places`` have their places below."""
     blocks: list[tuple[bool, list[str]]] = []
     for fact in evidence:
         if isinstance(fact, WorkRow):
-            blocks.append((True, [drawn[fact].line, *drawn[fact].whole, *drawn[fact].places]))
+            places = _places_below(fact, caps, screen) if fact in with_places else ()
+            blocks.append((True, [drawn[fact].line, *drawn[fact].whole, *places]))
         else:
             blocks += [(False, screen.broken(f"{' ' * INDENT}{reason_line(line)}")) for line in fact.lines]
-    below = any(row.places for row in drawn.values())
-    if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
-        return blocks, []
-    of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
-    return of_rows, [
-        screen.broken_places(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
-        for row in rows
-        if row.places
-    ]
+    return blocks
 
 
 def _name_of(row: WorkRow, drawn: Row, screen: Screen) -> str:

@@ -172,19 +172,20 @@ def _section(
     ``named`` are the codes of causes that stand above, and are not said again.
     """
     evidence = [fact for fact in verdict.evidence if says_more(fact, verdict)]
-    blocks, places = detail_blocks(evidence, caps, screen)
-    rows = _fitting_rows(blocks, caps, screen)
-    if len(rows) < sum(is_row for is_row, _ in blocks):
-        blocks, places = detail_blocks(evidence, caps, screen, len(rows))
-        rows = _fitting_rows(blocks, caps, screen)
+    below = detail_blocks(evidence, caps, screen)
+    rows = _fitting_rows(below.blocks, caps, screen)
+    if len(rows) < sum(is_row for is_row, _ in below.blocks):
+        below = detail_blocks(evidence, caps, screen, len(rows))
+        rows = _fitting_rows(below.blocks, caps, screen)
+    blocks = below.blocks
     noted = [lines for is_row, lines in blocks if not is_row]
     notes = fitting(noted, caps.notes, counts_one=caps.sums_up, whole=not rows)
     whole = [lines for is_row, lines in blocks if is_row][: len(rows)]
     left = len(blocks) - len(rows) - len(notes) + sum(map(len, whole)) - sum(map(len, rows))
     of_rows, of_notes = iter(rows), iter(notes)
     details = [next(of_rows if is_row else of_notes, []) for is_row, _ in blocks]
-    shown = fitting(places, caps.places, counts_one=True)
-    without = "" if caps.sums_up else and_more(min(len(places), len(rows)) - len(shown), "place")
+    shown = fitting(below.places, caps.places, counts_one=True)
+    without = "" if caps.sums_up else and_more(min(below.with_places, len(rows)) - len(shown), "place")
     findings = causes_of(verdict, why) if verdict.status == MISSED else ()
     whys = [
         f"{' ' * INDENT}why: {f'{own.code}, as above' if own.code in named else reason_line(own.in_one_line)}"

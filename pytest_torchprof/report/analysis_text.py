@@ -216,6 +216,15 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
 
 def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], width: int, bars: Bars | None) -> str:
     """Return the families, and the operators and graphs that launch them, that take the kernels' time."""
+    families, operators = _kernel_times_ns(analysis, steps)
+    return "\n".join(
+        _list_shares("of the kernel time, by family", families, width, bars)
+        + _list_shares("of the kernel time, launched by", operators, width, bars)
+    )
+
+
+def _kernel_times_ns(analysis: Analysis, steps: Sequence[StepProfile]) -> tuple[Counter[str], Counter[str]]:
+    """Return the time of the steps' kernels by family and by what launches them."""
     gpu = analysis.trace.gpu
     families: Counter[str] = Counter()
     operators: Counter[str] = Counter()
@@ -224,10 +233,7 @@ def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], wi
             if gpu.kind[i] == KERNEL:
                 families[analysis.launching.decoded(i).family_shown] += gpu.end[i] - gpu.start[i]
                 operators[analysis.launching.launcher(i) or "no operator"] += gpu.end[i] - gpu.start[i]
-    return "\n".join(
-        _list_shares("of the kernel time, by family", families, width, bars)
-        + _list_shares("of the kernel time, launched by", operators, width, bars)
-    )
+    return families, operators
 
 
 def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) -> list[str]:
