@@ -28,6 +28,7 @@ TORCH = (
     "torch._dynamo",
     "torch._inductor.compile_fx",
     "torch.distributed.run",
+    "torch.distributed.tensor.experimental",
     "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
 )
 OURS = ("against", "analysis", "capture", "kernels", "limits", "reasons", "report", "testing")
@@ -41,6 +42,7 @@ gc.set_threshold(200_000, 10, 10)
 for name in TORCH:
     importlib.import_module(name)
 quick_runs.ask_once(forever := pytest.MonkeyPatch())
+quick_runs.leave_guards_unmeasured(forever)
 forever.setattr("importlib.metadata.distributions", installed.distributions)
 # pytest imports its plugins itself, since it rewrites their assertions, and asks them what they bring as it looks for tests, of
 # which there are none here: without ours, which would ask for a device too.

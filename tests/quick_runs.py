@@ -68,7 +68,10 @@ def ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pluggy._manager, "dir", _names, raising=False)
     monkeypatch.setattr(pluggy.PluginManager, "_verify_hook", _verify_foreign_hook)
     monkeypatch.setattr("_pytest._code.code.getstatementrange_ast", _range_of_statement)
-    # For its log Dynamo measures the guards of all that it compiles, with a processor's cache that it empties first: 30 ms each.
+
+
+def leave_guards_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what Dynamo does for its log: it times the guards of all that it compiles, with the cache emptied first, 30 ms each."""
     if (guards := sys.modules.get("torch._dynamo.guards")) is not None:
         monkeypatch.setattr(guards, "profile_guard_manager", lambda *_: 0.0, raising=False)
 
