@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
 import pytest
-from _pytest import unraisableexception
 from simulated import gpu_is_simulated
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
 
 ROOT = Path(__file__).parents[1]
-# Older ones of pytest have no such key, and look for no garbage at the end.
-_ROUNDS_FOR_GARBAGE = getattr(unraisableexception, "gc_collect_iterations_key", pytest.StashKey[int]())
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["preloaded"])
 
@@ -189,18 +186,10 @@ def _run(where: _Where, task: Callable[..., None], *told: object) -> None:
         atexit._run_exitfuncs()
 
 
-class _Fork:
-    """A plugin of runs whose process goes away at their end, and all garbage with it."""
-
-    @staticmethod
-    def pytest_configure(config: pytest.Config) -> None:
-        config.stash[_ROUNDS_FOR_GARBAGE] = 0
-
-
 def _pytest(*words: str) -> None:
     sys.argv[:] = ["pytest", *words]
     sys.path.insert(0, str(Path.cwd()))
-    sys.exit(pytest.main(list(words), plugins=[_Fork]))
+    sys.exit(pytest.main(list(words)))
 
 
 def _code(code: str, *words: str) -> None:
@@ -241,7 +230,7 @@ def as_python(python: str, *words: str, plugins: Sequence[object] = ()) -> None:
         main.__file__ = str(script)
         exec(compile(script.read_bytes(), main.__file__, "exec"), vars(main))
     elif what == "pytest":
-        sys.exit(pytest.main(rest, plugins=[_Fork, *plugins]))
+        sys.exit(pytest.main(rest, plugins=plugins))
     else:
         sys.exit(importlib.import_module(what).main())
 

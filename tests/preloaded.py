@@ -44,6 +44,8 @@ for name in TORCH:
 quick_runs.ask_once(forever := pytest.MonkeyPatch())
 quick_runs.leave_guards_unmeasured(forever)
 forever.setattr("importlib.metadata.distributions", installed.distributions)
+# At the end of a run pytest looks for garbage; that of a fork goes away with it.
+forever.setattr("_pytest.unraisableexception.gc_collect_harder", lambda _rounds: None, raising=False)
 # pytest imports its plugins itself, since it rewrites their assertions, and asks them what they bring as it looks for tests, of
 # which there are none here: without ours, which would ask for a device too.
 with (

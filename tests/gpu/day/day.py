@@ -53,7 +53,9 @@ class Day:
             (work / folder).mkdir()
             if (packed := out / f"{folder}.tar.gz").exists():
                 with tarfile.open(packed) as archive:
-                    archive.extractall(work, filter="data")
+                    # Python 3.11 has it from 3.11.4 on.
+                    archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
+                    archive.extractall(work)
         self._noted = out / "steps.jsonl"
         lines = self._noted.read_text().splitlines() if self._noted.exists() else []
         self._results: dict[str, dict[str, Any]] = {one["step"]: one for one in map(json.loads, lines)}
