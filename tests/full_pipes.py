@@ -17,7 +17,7 @@ def kill_children_at_full_pipes(filling_s: float) -> None:
     sys.setswitchinterval(60)
     try:
         # Called so, the C library keeps all other threads waiting while it sleeps.
-        ctypes.PyDLL(None).usleep(int(filling_s * 1e6))
+        assert ctypes.PyDLL(None).usleep(int(filling_s * 1e6)) == 0
         for process in processes:
             os.kill(process.pid, signal.SIGKILL)
     finally:

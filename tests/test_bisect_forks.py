@@ -68,7 +68,7 @@ def test_it():
     with open("ran.json", "w") as file:
         json.dump({"parent": os.getppid()}, file)
 """
-# What a fork is refused at the import of torch; the process that has not forked it can do without.
+# No fork may run it: torch, which would read this, was imported before. The fresh process that runs it need not import torch.
 FEWER_THREADS = """
 import os
 os.environ["OMP_NUM_THREADS"] = "1"

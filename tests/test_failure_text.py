@@ -12,7 +12,10 @@ from test_every_word import TABLE, recorded
 from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.limits import LIMITS, Screen, Verdict, check_limits, error_for, in_one_line, read_limits
-from pytest_torchprof.limits.evidence import KernelCarries
+from pytest_torchprof.limits.evidence import KernelCarries, WorkRow
+from pytest_torchprof.limits.failure import Failure
+from pytest_torchprof.limits.failure_text import failure_text
+from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
@@ -203,6 +206,32 @@ def test_a_last_row_is_shown_where_it_takes_no_more_room_than_to_count_it(tmp_pa
     screen = Screen.of_columns(columns)
     error = error_for(check_limits(profile, read_limits({"max_kernels": 0})), profile, lambda _: (), screen=screen)
     assert len(rows(str(error))) == shown
+
+
+SHORT, LONG = ((1, "f (m.py:1)"),), ((1, "g (n.py:1)"), (2, "h (n.py:2)"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "below", "behind"),
+    [
+        ({"long": (2, LONG)}, ["long0", "long1"], []),
+        ({"long": (20, LONG)}, [], ["long0", "long1"]),
+        # Those that are not listed have no place that anybody could look for.
+        ({"short": (10, SHORT), "long": (10, LONG)}, [], []),
+    ],
+    ids=["few", "many", "many, of which those with long places are not listed"],
+)
+def test_where_rows_come_from_stands_beside_them_or_below_few_or_behind_many(rows, below, behind):
+    evidence = [
+        WorkRow(count=1, name=f"{name}{i}", full=f"{name}{i}", places=places)
+        for name, (count, places) in rows.items()
+        for i in range(count)
+    ]
+    missed = Verdict(limit="max_kernels", expected="2", status=MISSED, evidence=tuple(evidence))
+    text = failure_text([missed], Failure(steps=1), (), Screen.of_columns(80))
+    assert re.findall(r"1 x (\w+)\n +1 x g ", text) == below
+    assert re.findall(r"^ +(\w+): 1 x g ", text, re.MULTILINE) == behind
+    assert ("more places" in text) == bool(behind)
 
 
 def test_the_longest_kernel_stands_below_a_limit_on_time_where_another_limit_has_no_room_for_it(tmp_path):

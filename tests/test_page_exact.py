@@ -44,7 +44,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 # Some of the CPU and some of a GPU.
 OWN = [path for folder in (RECORDINGS, RECORDINGS / "h200") for path in sorted(folder.glob("*.json.gz"))[:4]]
 EXPERTS = "a100_moe_no_steps.json.gz"
-# Slices of large recordings are counted in tests/test_page_timeline.py.
+# How a recording is drawn does not hang on its size.
 SHARED = [
     path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith((LIKE_ANOTHER, *LEFT_OUT))
 ]

@@ -19,7 +19,7 @@ from pytest_torchprof.reasons.wrong_patterns import NotSpelledSo, OfOtherLimit, 
 pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
-# What kernels of the largest are called is asked in tests/test_names.py.
+# Names are shown and forbidden alike in recordings of any size.
 SHARED = [path for path in sorted(SHARED_TRACES.glob("*.json.gz")) if not path.name.startswith(LEFT_OUT)]
 LONG = "my_kernel_that_reads" + "_and_reads_again" * 5 + "_and_writes"
 GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}>(int)"

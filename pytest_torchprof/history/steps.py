@@ -187,7 +187,7 @@ def _chance(undrifted: _Undrifted, at: int, before: int, after: int) -> float:
     """Return how often chance, and as much drift as is no step, would set the windows beside a place so far apart."""
     upwards, downwards = undrifted
     chance = one_sided(upwards[at - before : at], upwards[at : at + after])
-    # No pair speaks for both directions: where half of them or more speak for one, fewer do for the other.
+    # No pair speaks for both directions: where more than half of them speak for one, fewer do for the other.
     if chance > 0.5:
         chance = one_sided(downwards[at : at + after], downwards[at - before : at])
     return min(1.0, 2 * chance)

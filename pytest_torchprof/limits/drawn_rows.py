@@ -150,7 +150,8 @@ def detail_blocks(evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, s
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     # Names lose no room to rows that nobody sees.
     drawn = _drawn(rows[:shown], screen) | (_drawn(rows[shown:], screen) if shown is not None else {})
-    with_places = [row for row in rows if drawn[row].has_places_below]
+    # Places of rows that are not shown would mean nothing.
+    with_places = [row for row in rows[:shown] if drawn[row].has_places_below]
     apart = bool(with_places) and not screen.everything
     # Of so many rows no place has room below its own.
     if not apart or len(rows) <= MOST_WITH_PLACES:
