@@ -509,7 +509,9 @@ def ranks(pytester, monkeypatch):
 MEETS = """
 def meet(where):
     open(f"{where}{RANK}", "w").close()
+    until = time.monotonic() + 60
     while not os.path.exists(f"{where}{1 - RANK}"):
+        assert time.monotonic() < until, "the other rank does not come"
         time.sleep(0.05)
 """
 WAITED_FOR = (
