@@ -150,15 +150,16 @@ def detail_blocks(evidence: Sequence[AnyEvidence], caps: Caps, screen: Screen, s
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     # Names lose no room to rows that nobody sees.
     drawn = _drawn(rows[:shown], screen) | (_drawn(rows[shown:], screen) if shown is not None else {})
-    # Places of rows that are not shown would mean nothing.
-    with_places = [row for row in rows[:shown] if drawn[row].has_places_below]
-    apart = bool(with_places) and not screen.everything
+    below = {row for row in rows if drawn[row].has_places_below}
+    apart = bool(below) and not screen.everything
     # Of so many rows no place has room below its own.
     if not apart or len(rows) <= MOST_WITH_PLACES:
-        blocks = _blocks(evidence, drawn, set(with_places), caps, screen)
+        blocks = _blocks(evidence, drawn, below, caps, screen)
         if not apart or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
             return BelowLimit(blocks=blocks)
     blocks = [(is_row, lines[:1] if is_row else lines) for is_row, lines in _blocks(evidence, drawn, (), caps, screen)]
+    # Places of rows that are not shown would mean nothing.
+    with_places = [row for row in rows[:shown] if row in below]
     places = [
         screen.broken_places(_places_of(row, _name_of(row, drawn[row], screen), caps, screen), caps.places)
         for row in with_places[: caps.places]
