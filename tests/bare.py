@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 WITHOUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-"""Plugins that nothing here uses; Hypothesis would be imported for the last one by each run."""
+"""Plugins that nothing here uses; that of Hypothesis imports all of it at the end of each run."""
 FORKS = """
 import json, os, sys
 import pytest, torch

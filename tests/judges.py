@@ -35,7 +35,7 @@ def run_alone(words: Sequence[str], *, limit_s: float) -> Ended:
 
 
 def start_driver(*words: object, most_bytes: int | None = None) -> fresh.Fresh:
-    """Start the command as a program, whose processes that judge are its children, as those that it spawns are.
+    """Start the command in a fork, whose own forks judge; a program would spawn its processes anew.
 
     ``most_bytes``: how large a file may become on a disk that is full.
     """

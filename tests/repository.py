@@ -58,7 +58,7 @@ def pytest_collection():
 """
 """A conftest.py for tests that compile nothing, where processes are not forks."""
 WITHOUT_HYPOTHESIS = {"PYTEST_ADDOPTS": "-p no:hypothesispytest"}
-"""For processes that are not forks: its plugin imports it at the end of each run, which takes as long as the rest of pytest."""
+"""For processes that are not forks: its plugin imports all of Hypothesis at the end of each run, 0.4 s."""
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -10,13 +10,11 @@ from jsonschema import Draft202012Validator
 
 from pytest_torchprof.cli.schema import schema_text
 
-text_of = cache(schema_text)
-
 
 @cache
 def schema_of(name: str) -> dict[str, Any]:
     """Return the schema as the command prints it."""
-    return json.loads(text_of(name))
+    return json.loads(schema_text(name))
 
 
 def errors(name: str, value: Any) -> list[str]:

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[1]
 WAYS = ["kills"]
-"""All others are compared with the whole by test_fleet and test_fleet_processes; a kill of the driver stands for those there."""
+"""The other ways are compared with the whole by test_fleet and test_fleet_processes, where judges are killed too."""
 
 
 def test_a_run_whose_driver_is_killed_comes_to_the_same(tmp_path):

@@ -50,9 +50,9 @@ class BelowLimit(Struct, frozen=True, kw_only=True):
     blocks: list[tuple[bool, list[str]]]
     """The lines of each row and note, and whether they belong to a row."""
     places: list[list[str]] = []
-    """Where the first rows come from, of those that are too many to have it below each; there is room for no others."""
+    """Where the first listed rows come from that have no room for it beside them or below each."""
     with_places: int = 0
-    """How many such rows there are."""
+    """How many listed rows have no room for where they come from."""
 
 
 def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
